@@ -1,0 +1,205 @@
+"""Reading agents and providers from a Python module or file, or from TOML."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SecretStr, TypeAdapter, ValidationError
+
+from sessionlib.agent import Agent, Frozen
+from sessionlib.errors import InvalidInput
+from sessionlib.providers.contract import Provider
+
+Parts = tuple[dict[str, Agent], dict[str, Any]]
+"""Agents by name; providers, or what makes them, by name."""
+
+
+class ChatCompletionsTable(Frozen):
+    """`[providers.NAME]` for an OpenAI-compatible API. The key is named, never written down here."""
+
+    kind: Literal["chat_completions"]
+    base_url: str
+    api_key_env: str = ""
+    """Name of the environment variable that holds the key."""
+    api_key_file: str = ""
+    """File that holds the key, relative to this one."""
+
+    def provider(self, directory: Path, environment: Mapping[str, str]) -> Provider:
+        """Raises InvalidInput if the key is not where it should be, or the URL is none."""
+        from sessionlib.providers.chat_completions import ChatCompletions  # loads httpx, which not everybody needs
+
+        return ChatCompletions(self.base_url, self._key(directory, environment))
+
+    def _key(self, directory: Path, environment: Mapping[str, str]) -> SecretStr | None:
+        if self.api_key_env:
+            if not environment.get(self.api_key_env, "").strip():
+                raise InvalidInput("api_key_env", self.api_key_env, "must name a variable that is set")
+            return SecretStr(environment[self.api_key_env].strip())
+        if self.api_key_file:
+            try:
+                return SecretStr((directory / self.api_key_file).read_text(encoding="utf-8").strip())
+            except (OSError, UnicodeDecodeError) as exc:
+                rule = f"must name a readable file ({type(exc).__name__})"
+                raise InvalidInput("api_key_file", self.api_key_file, rule) from None
+        return None
+
+
+class ScriptedTable(Frozen):
+    """`[providers.NAME]` for trying things out: one fixed reply, or without it an echo."""
+
+    kind: Literal["scripted"]
+    reply: str | None = None
+
+    def provider(self, directory: Path, environment: Mapping[str, str]) -> Provider:
+        from sessionlib.providers.scripted import ScriptedProvider, echo
+
+        del directory, environment
+        reply = self.reply
+        return ScriptedProvider(echo if reply is None else lambda _: reply)
+
+
+ProviderTable = Annotated[ChatCompletionsTable | ScriptedTable, Field(discriminator="kind")]
+
+
+def read_module(name: str) -> Parts:
+    """Agents and providers of an importable module. Raises InvalidInput."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise InvalidInput("module", name, "must be a module's name, or a path to a .py or .toml file")
+    _search(Path.cwd())
+    try:
+        return _parts_of(importlib.import_module(name))
+    except ModuleNotFoundError as exc:
+        if exc.name is None or not f"{name}.".startswith(f"{exc.name}."):
+            raise  # the module is there; something that it imports is not
+        raise InvalidInput("module", name, "must be importable, or a path to a .py or .toml file") from None
+
+
+def read_python(path: Path) -> Parts:
+    """Agents and providers of a Python file. Raises InvalidInput; what the file itself raises is let through."""
+    if not path.is_file():
+        raise InvalidInput("file", str(path), "must be there")
+    _search(path.resolve().parent)
+    name = f"sessionlib_agents_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InvalidInput("file", str(path), "must be a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # annotations are resolved through it
+    spec.loader.exec_module(module)
+    return _parts_of(module)
+
+
+def read_toml(path: Path, environment: Mapping[str, str]) -> Parts:
+    """Agents and providers of a TOML file. Raises InvalidInput."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise InvalidInput("file", str(path), "must be there and readable") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise InvalidInput("file", str(path), f"must be TOML ({exc})") from None
+    if unknown := document.keys() - {"agents", "providers"}:
+        raise InvalidInput("table", min(unknown), "must be agents or providers")
+    directory = path.resolve().parent
+    _search(directory)
+    agents = {name: _toml_agent(name, table) for name, table in _tables(document, "agents")}
+    providers = {
+        name: _toml_provider(name, table, directory, environment) for name, table in _tables(document, "providers")
+    }
+    return agents, providers
+
+
+def _parts_of(module: ModuleType) -> Parts:
+    listed, providers = getattr(module, "AGENTS", None), getattr(module, "PROVIDERS", {})
+    if not isinstance(listed, Iterable):
+        raise InvalidInput("AGENTS", listed, "must list the agents")
+    if not isinstance(providers, Mapping):
+        raise InvalidInput("PROVIDERS", providers, "must map names to providers")
+    agents: dict[str, Agent] = {}
+    for agent in listed:
+        if not isinstance(agent, Agent):
+            raise InvalidInput("AGENTS", agent, "must hold agents only")
+        if agent.name in agents:
+            raise InvalidInput("AGENTS", agent.name, "must not be listed twice")
+        agents[agent.name] = agent
+    for name, provider in providers.items():
+        if not isinstance(name, str) or not (hasattr(provider, "complete") or callable(provider)):
+            raise InvalidInput(f"PROVIDERS[{name!r}]", provider, "must be a provider, or a function that makes one")
+    return agents, dict(providers)
+
+
+def _tables(document: Mapping[str, Any], section: str) -> Iterable[tuple[str, dict[str, Any]]]:
+    tables = document.get(section, {})
+    if not isinstance(tables, dict):
+        raise InvalidInput(section, tables, f"must be tables [{section}.NAME]")
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise InvalidInput(f"{section}.{name}", "…", "must be a table")
+        yield name, table
+
+
+def _toml_agent(name: str, table: dict[str, Any]) -> Agent:
+    if "name" in table:
+        raise InvalidInput(f"agents.{name}.name", table["name"], "must be absent: the table is named for the agent")
+    tools = table.get("tools", [])
+    if not isinstance(tools, list):
+        raise InvalidInput(f"agents.{name}.tools", tools, 'must be a list of "module:function"')
+    fields = {**table, "name": name, "tools": [_function(f"agents.{name}.tools", tool) for tool in tools]}
+    try:
+        return Agent(**fields)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_context=False)[0]
+        raise InvalidInput(_field(f"agents.{name}", first["loc"]), first["input"], _rule(first["msg"])) from None
+
+
+def _toml_provider(
+    name: str, table: dict[str, Any], directory: Path, environment: Mapping[str, str]
+) -> Callable[[], Provider]:
+    try:
+        settings = TypeAdapter[ChatCompletionsTable | ScriptedTable](ProviderTable).validate_python(table)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
+        # The value is not shown: somebody may have written a key here.
+        raise InvalidInput(_field(f"providers.{name}", first["loc"]), "…", _rule(first["msg"])) from None
+
+    def make() -> Provider:
+        try:
+            return settings.provider(directory, environment)
+        except InvalidInput as exc:
+            raise InvalidInput(f"providers.{name}.{exc.field}", exc.value, exc.rule) from None
+
+    return make
+
+
+def _function(field: str, spec: object) -> Callable[..., Any]:
+    """The function that `"module:function"` names."""
+    if not isinstance(spec, str) or spec.count(":") != 1:
+        raise InvalidInput(field, spec, 'must hold "module:function" only')
+    module_name, function_name = spec.split(":")
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError, ValueError) as exc:
+        raise InvalidInput(field, spec, f"must name an importable function ({exc})") from None
+    if not callable(function):
+        raise InvalidInput(field, spec, "must name a function")
+    return function  # type: ignore[no-any-return]
+
+
+def _field(prefix: str, location: tuple[int | str, ...]) -> str:
+    return ".".join([prefix, *map(str, location)])
+
+
+def _rule(message: str) -> str:
+    return f"is refused: {message}"
+
+
+def _search(directory: Path) -> None:
+    """Let modules beside an agents file be imported, after all others."""
+    if str(directory) not in sys.path:
+        sys.path.append(str(directory))

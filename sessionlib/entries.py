@@ -1,0 +1,124 @@
+"""Entry: one item of history, and how it is rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sessionlib.errors import InvalidInput
+
+
+class EntryKind(StrEnum):
+    """What an entry is. `RECORD` is never stored as history: records and markers are sent under it."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    RECORD = "record"
+
+
+TOOL_KINDS = frozenset({EntryKind.TOOL_CALL, EntryKind.TOOL_RESULT})
+
+_LABELS = {
+    EntryKind.USER: "USER",
+    EntryKind.ASSISTANT: "ASSISTANT",
+    EntryKind.TOOL_CALL: "TOOL CALL",
+    EntryKind.TOOL_RESULT: "TOOL RESULT",
+    EntryKind.RECORD: "RECORD",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One item of history, word for word.
+
+    `text` of a tool call is its arguments as the model wrote them (JSON, or whatever it wrote). `tool_call_id` pairs a
+    call with its result. Raises InvalidInput for an undefined kind, a missing or superfluous call id, a lone surrogate
+    (it has no UTF-8 form).
+    """
+
+    kind: EntryKind
+    text: str
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, EntryKind):
+            raise InvalidInput("kind", self.kind, "must be one of EntryKind")
+        if not isinstance(self.text, str):
+            raise InvalidInput("text", self.text, "must be a string")
+        if self.kind in TOOL_KINDS:
+            if not isinstance(self.tool_call_id, str) or not self.tool_call_id.strip():
+                raise InvalidInput("tool_call_id", self.tool_call_id, f"must be given for a {self.kind}")
+        elif self.tool_call_id is not None:
+            raise InvalidInput("tool_call_id", self.tool_call_id, f"must be absent for a {self.kind} entry")
+        if self.tool_name is not None and self.kind not in TOOL_KINDS:
+            raise InvalidInput("tool_name", self.tool_name, f"must be absent for a {self.kind} entry")
+        for field in ("text", "tool_call_id", "tool_name"):
+            require_encodable(field, getattr(self, field))
+
+    @classmethod
+    def user(cls, text: str) -> Entry:
+        return cls(EntryKind.USER, text)
+
+    @classmethod
+    def assistant(cls, text: str) -> Entry:
+        return cls(EntryKind.ASSISTANT, text)
+
+    @classmethod
+    def tool_call(cls, tool_call_id: str, text: str, tool_name: str | None = None) -> Entry:
+        return cls(EntryKind.TOOL_CALL, text, tool_call_id, tool_name)
+
+    @classmethod
+    def tool_result(cls, tool_call_id: str, text: str, tool_name: str | None = None) -> Entry:
+        return cls(EntryKind.TOOL_RESULT, text, tool_call_id, tool_name)
+
+    @classmethod
+    def record(cls, text: str) -> Entry:
+        return cls(EntryKind.RECORD, text)
+
+
+def require_encodable(field: str, text: str | None) -> None:
+    """Refuse text that UTF-8 cannot carry. Raises InvalidInput."""
+    if text is None or text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as exc:
+        rule = f"must not hold a lone surrogate (at character {exc.start})"
+        raise InvalidInput(field, text[max(0, exc.start - 8) : exc.start + 8], rule) from None
+
+
+def encodable(text: str) -> str:
+    """*text* with surrogate pairs joined and lone surrogates replaced: what came from outside can be an entry then."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def render(entries: Iterable[Entry]) -> str:
+    """Labelled lines, one entry after the other, joined by single newlines; an empty run gives ""."""
+    return "\n".join(_rendered(entry) for entry in entries)
+
+
+def _rendered(entry: Entry) -> str:
+    if not isinstance(entry, Entry):
+        raise InvalidInput("entries", entry, "must hold entries only")
+    label = _LABELS[entry.kind]
+    if entry.tool_call_id is None:
+        return f"{label}: {entry.text}"
+    text = f"{entry.tool_name}({entry.text})" if entry.kind is EntryKind.TOOL_CALL and entry.tool_name else entry.text
+    return f"{label} [{entry.tool_call_id}]: {text}"
+
+
+def open_call_ids(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Ids of the calls that no later entry answers, oldest first."""
+    unanswered: dict[str, None] = {}
+    for entry in entries:
+        if entry.kind is EntryKind.TOOL_CALL:
+            unanswered[str(entry.tool_call_id)] = None
+        elif entry.kind is EntryKind.TOOL_RESULT:
+            unanswered.pop(str(entry.tool_call_id), None)
+    return tuple(unanswered)

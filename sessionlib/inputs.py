@@ -1,0 +1,85 @@
+"""What a caller may hand in: checked before anything is stored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from sessionlib.agent import Agent
+from sessionlib.counters import counter_named
+from sessionlib.entries import Entry, require_encodable
+from sessionlib.errors import InvalidInput
+from sessionlib.ids import require_id
+from sessionlib.stores.contract import AgentRef, Busy, OpenRequest, TurnInput
+from sessionlib.window import require_fits, sent_sizes
+
+
+def message_input(message: object) -> TurnInput:
+    """The input of a turn that starts from a message. Raises InvalidInput: not text, blank, NUL, a lone surrogate."""
+    return TurnInput(message=_require_text("message", message, may_be_blank=False))
+
+
+def results_input(results: object) -> TurnInput:
+    """The input of a turn that brings results for open calls, by call id. Raises InvalidInput. Results may be empty."""
+    if not isinstance(results, Mapping) or not results:
+        raise InvalidInput("results", results, "must map each open call's id to its result")
+    pairs = tuple((_require_text("call id", key, may_be_blank=False), results[key]) for key in results)
+    return TurnInput(results=tuple((key, _require_text(f"result of {key}", text)) for key, text in pairs))
+
+
+def require_seconds(field: str, value: float) -> float:
+    """*value* if it is a positive, finite number of seconds. Raises InvalidInput."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise InvalidInput(field, value, "must be a positive number of seconds")
+    return float(value)
+
+
+def open_request(
+    session_id: str, agent: Agent, history: Sequence[Entry], pin: bool, retention_seconds: float | None = None
+) -> OpenRequest:
+    """Check an agent and a history, and make the request that opens a session with them.
+
+    Raises InvalidInput, and CannotConverge for a window that would rotate for ever.
+    """
+    require_id("session_id", session_id)
+    counter = counter_named(agent.counter)
+    budgets = agent.budgets(counter)
+    return OpenRequest(
+        session_id=session_id,
+        agent=AgentRef(name=agent.name, digest=agent.digest, is_pinned=pin),
+        agent_json=agent.description(),
+        history=tuple(history),
+        sizes=sent_sizes(history, budgets, counter),
+        line_tokens=budgets.line_tokens,
+        retention_seconds=retention_seconds,
+    )
+
+
+def turn_input(agent: Agent, message: str | None, results: Mapping[str, str] | None) -> TurnInput:
+    """The checked input of a turn. Raises InvalidInput, InputTooLarge."""
+    if (message is None) == (results is None):
+        raise InvalidInput("message", message, "must be given, or `results`, and not both")
+    if results is not None:
+        return results_input(results)
+    made = message_input(message)
+    require_fits(Entry.user(made.message), agent, counter_named(agent.counter))
+    return made
+
+
+def busy_policy(value: Busy | str) -> Busy:
+    """A busy policy by its name. Raises InvalidInput."""
+    try:
+        return Busy(value)
+    except ValueError:
+        raise InvalidInput("busy", value, f"must be one of {', '.join(Busy)}") from None
+
+
+def _require_text(field: str, value: object, *, may_be_blank: bool = True) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(field, value, "must be a string")
+    if not may_be_blank and not value.strip():
+        raise InvalidInput(field, value, "must not be empty or blank")
+    if "\0" in value:
+        raise InvalidInput(field, value[:40], f"must not hold NUL (at character {value.index(chr(0))})")
+    require_encodable(field, value)
+    return value

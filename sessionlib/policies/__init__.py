@@ -1,0 +1,1 @@
+"""How a session's history ages: what stays verbatim, what is consolidated, what is merged again."""

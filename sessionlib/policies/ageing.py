@@ -1,0 +1,71 @@
+"""What ageing takes in every policy: asking with a tally, measuring redundancy, cutting to a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+
+from sessionlib.layout import Record, make_record
+from sessionlib.policies.contract import Accepted, RotationPlan, Saturation, SaturationReason
+from sessionlib.summaries.contract import ConsolidationRequest
+from sessionlib.tokens import Counter
+
+Asking = Generator[ConsolidationRequest, Accepted, Accepted]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Asks for one rotation's consolidations, counts them, and notes which stopped shortening."""
+
+    plan: RotationPlan
+    saturation_ratio: float
+    saturations: list[Saturation] = field(default_factory=list)
+    consolidation_count: int = 0
+
+    def ask(self, request: ConsolidationRequest) -> Asking:
+        """The answer to *request*; a blank one becomes "" here, and only here."""
+        self.consolidation_count += 1
+        answer = yield request
+        counter = self.plan.counter
+        text = answer.text if answer.text.strip() else ""
+        said_tokens = counter.text(text) if answer.first_tokens is None else answer.first_tokens
+        source_tokens = counter.text(request.material)
+        if not request.is_degradation:
+            source_tokens += counter.text(request.previous_record)
+        if said_tokens >= self.saturation_ratio * source_tokens > 0:
+            self._note(SaturationReason.NO_REDUNDANCY, request.tier, source_tokens, said_tokens)
+        return Accepted(text, answer.method, answer.rewrite_count, answer.first_tokens)
+
+    def over_budget(self, tier: int, input_tokens: int, output_tokens: int) -> None:
+        """Note that material of a tier had to be cut to its budget."""
+        self._note(SaturationReason.TIER_OVER_BUDGET, tier, input_tokens, output_tokens)
+
+    def _note(self, reason: SaturationReason, tier: int, input_tokens: int, output_tokens: int) -> None:
+        self.saturations.append(Saturation(reason, tier, input_tokens, output_tokens))
+
+
+def newest_text(text: str, budget_tokens: int, counter: Counter) -> str:
+    """The longest end of *text* of at most *budget_tokens*; "" if not even its last character fits."""
+    text = text.strip()
+    fitting, start = len(text), 0
+    while start < fitting:  # every end from `fitting` on that was counted fits
+        middle = (start + fitting) // 2
+        if counter.text(text[middle:]) <= budget_tokens:
+            fitting = middle
+        else:
+            start = middle + 1
+    return text[fitting:].lstrip()
+
+
+def cut_record(record: Record, text_tokens: int, seeded_tokens: int, plan: RotationPlan) -> Record | None:
+    """The record with only its newest text, within *text_tokens* and, as it is seeded, *seeded_tokens*.
+
+    None if nothing of it fits. Joined to its label a text may take a token more than alone.
+    """
+    while text := newest_text(record.text, text_tokens, plan.counter):
+        span = record.first_seq, record.last_seq
+        tokens = make_record(plan.counter, text, *span, show_span=plan.show_span, tier=record.tier).tokens
+        if tokens <= seeded_tokens:
+            return replace(record, text=text, tokens=tokens)
+        text_tokens -= tokens - seeded_tokens
+    return None

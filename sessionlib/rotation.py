@@ -1,0 +1,246 @@
+"""A rotation as a generator: asks a policy what to consolidate, gets it done, and says what came of it.
+
+Around each of the policy's requests stand chunking (everything that is removed is shown, in parts that fit the
+summarizer's window), acceptance (an answer is not blank, smaller than its source and no larger than the policy takes)
+and escalation (once more, terser; then the extractive summarizer).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter as Occurrences
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sessionlib.entries import require_encodable
+from sessionlib.errors import Cancelled, InvalidInput, ProviderRejected
+from sessionlib.layout import Layout, Method
+from sessionlib.policies.contract import Accepted, Origin, Policy, Rotated, RotationPlan, Saturation
+from sessionlib.steps import Consolidation, Steps
+from sessionlib.summaries.chunks import next_chunk
+from sessionlib.summaries.contract import Consolidated, ConsolidationRequest
+from sessionlib.summaries.extractive import extract as extract_sentences
+from sessionlib.tokens import Counter
+from sessionlib.transcript import closed_boundary
+from sessionlib.window import Budgets
+
+Extract = Callable[[str, int, Counter], str]
+"""Shortens a text to a budget in tokens, without a model; never blank for a text that is not."""
+
+SHOWN_FRACTION = 0.5
+"""Share of the summarizer's window for what it is shown; the rest is its prompt and answer (spec/summaries C5)."""
+
+EXTRACTIVE_RATIO = 0.5
+"""What the extractive summarizer leaves of a source: below what a policy takes, so that it ends the escalation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotationOutcome:
+    """What a rotation leads to: the layout in the place of the plan's, and its figures."""
+
+    layout: Layout
+    tokens_before: int
+    """Conversation tokens of the plan's layout."""
+    dropped_count: int
+    """How many live entries leave, from the oldest on."""
+    dropped_tokens: int
+    saturations: tuple[Saturation, ...] = ()
+    consolidation_count: int = 0
+    """Calls of the summarizer, refused answers included."""
+    prompt_tokens: int = 0
+    """What the calls cost, in the summarizer's own tokens."""
+    completion_tokens: int = 0
+    methods: tuple[Method, ...] = ()
+    """How each of the policy's requests was settled, in order."""
+    is_noop: bool = False
+    """Nothing leaves and no record changed: there is nothing to adopt."""
+
+    @property
+    def tokens_after(self) -> int:
+        return self.layout.conversation_tokens
+
+    def figures(self) -> dict[str, Any]:
+        """The outcome without content, as plain values."""
+        return {
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after,
+            "dropped_count": self.dropped_count,
+            "dropped_tokens": self.dropped_tokens,
+            "record_count": len(self.layout.records),
+            "rewrite_count": max((record.rewrite_count for record in self.layout.records), default=0),
+            "consolidation_count": self.consolidation_count,
+            "summarizer_prompt_tokens": self.prompt_tokens,
+            "summarizer_completion_tokens": self.completion_tokens,
+            "methods": {method.value: self.methods.count(method) for method in Method if method in self.methods},
+            "saturations": [
+                {
+                    "reason": saturation.reason.value,
+                    "tier": saturation.tier,
+                    "input_tokens": saturation.input_tokens,
+                    "output_tokens": saturation.output_tokens,
+                }
+                for saturation in self.saturations
+            ],
+        }
+
+
+def plan_for(
+    layout: Layout,
+    boundary_seq: int,
+    *,
+    budgets: Budgets,
+    counter: Counter,
+    show_span: bool,
+    origin: Origin = Origin.ESTIMATED,
+) -> RotationPlan:
+    """A plan for the part of *layout* up to *boundary_seq* and before any open call; later entries just stay."""
+    live = layout.live
+    boundary = closed_boundary(live.entries, boundary_seq + 1 - live.first_seq)
+    older, _later = live.split_at(boundary)
+    return RotationPlan(
+        layout=layout.with_live(older), budgets=budgets, counter=counter, show_span=show_span, origin=origin
+    )
+
+
+def rotate(
+    plan: RotationPlan,
+    policy: Policy,
+    *,
+    summarizer_window_tokens: int,
+    cancelled: Callable[[], bool],
+    extract: Extract = extract_sentences,
+) -> Steps[RotationOutcome]:
+    """Rotate by *policy*; yields `Consolidation` effects. A rotation that would shorten nothing changes nothing.
+
+    Raises Cancelled before and after any effect, and with nothing to do; lets out what an effect raises.
+    """
+    _check(cancelled)
+    shown_tokens = max(1, math.floor(summarizer_window_tokens * SHOWN_FRACTION))
+    consolidations = _Consolidations(
+        plan=plan, policy=policy, shown_tokens=shown_tokens, cancelled=cancelled, extract=extract
+    )
+    rotated = yield from _decided(consolidations)
+    before, after = plan.layout, rotated.layout
+    is_noop = after is before or after.conversation_tokens >= before.conversation_tokens
+    layout = before if is_noop else after
+    return RotationOutcome(
+        layout=layout,
+        tokens_before=before.conversation_tokens,
+        dropped_count=len(before.live) - len(layout.live),
+        dropped_tokens=before.live.tokens - layout.live.tokens,
+        saturations=rotated.saturations,
+        consolidation_count=consolidations.calls.total(),
+        prompt_tokens=consolidations.prompt_tokens,
+        completion_tokens=consolidations.completion_tokens,
+        methods=tuple(consolidations.methods),
+        is_noop=is_noop,
+    )
+
+
+def _decided(consolidations: _Consolidations) -> Steps[Rotated]:
+    """The policy's decision, each of its requests settled on the way."""
+    deciding = consolidations.policy.rotate(consolidations.plan)
+    answer: Accepted | None = None
+    while True:
+        try:
+            request = next(deciding) if answer is None else deciding.send(answer)
+        except StopIteration as stop:
+            rotated: Rotated = stop.value
+            return rotated
+        answer = yield from consolidations.settle(request)
+
+
+def _check(cancelled: Callable[[], bool]) -> None:
+    if cancelled():
+        raise Cancelled("the rotation was cancelled")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Consolidations:
+    """Settles one rotation's requests, and counts what that took."""
+
+    plan: RotationPlan
+    policy: Policy
+    shown_tokens: int
+    """What one call may show: previous record and material."""
+    cancelled: Callable[[], bool]
+    extract: Extract
+    calls: Occurrences[tuple[int, int]] = field(default_factory=Occurrences)
+    """Calls by the span that they are for."""
+    methods: list[Method] = field(default_factory=list)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def settle(self, request: ConsolidationRequest) -> Steps[Accepted]:
+        """Fold the request's material, chunk by chunk, into one accepted text."""
+        previous_tokens = self._tokens(request.previous_record)
+        source_tokens = previous_tokens + self._tokens(request.material)
+        allowed_tokens = math.floor(self.policy.accepted_ratio(request, self.plan) * source_tokens)
+        folded, rest = _Folded(request.previous_record), request.material
+        if previous_tokens > self.shown_tokens // 2:  # a record that large leaves no room beside it
+            folded, rest = _Folded(""), f"{request.previous_record}\n{rest}"
+        while rest.strip():
+            chunk, rest = next_chunk(rest, self.shown_tokens - self._tokens(folded.text), self.plan.counter)
+            if rest.strip():  # and leave room for the next chunk
+                allowed_tokens = min(allowed_tokens, self.shown_tokens // 2)
+            if chunk.strip():
+                part = replace(request, previous_record=folded.text, material=chunk)
+                folded = yield from self._fold(folded, part, allowed_tokens)
+        self.methods.append(folded.method)
+        return Accepted(folded.text, folded.method, folded.rewrite_count, folded.said_tokens)
+
+    def _fold(self, folded: _Folded, part: ConsolidationRequest, allowed_tokens: int) -> Steps[_Folded]:
+        """One more chunk folded in: asked for, asked again for something terser, or else extracted."""
+        previous_tokens = self._tokens(part.previous_record)
+        source_tokens = previous_tokens + self._tokens(part.material)
+        allowed_tokens = max(1, min(allowed_tokens, source_tokens - 1))
+        text, method = (yield from self._ask(part)), Method.NORMAL
+        said_tokens = self._tokens(text) - (previous_tokens if folded.rewrite_count else 0)
+        if not self._is_acceptable(text, allowed_tokens):
+            text, method = (yield from self._ask(replace(part, terse=True))), Method.TERSE
+        if not self._is_acceptable(text, allowed_tokens):
+            target_tokens = min(allowed_tokens, part.budget_tokens, math.floor(source_tokens * EXTRACTIVE_RATIO))
+            source = f"{part.previous_record}\n{part.material}".strip()
+            text, method = self.extract(source, max(1, target_tokens), self.plan.counter), Method.EXTRACTIVE
+        return _Folded(
+            text,
+            said_tokens=folded.said_tokens + max(0, said_tokens),
+            rewrite_count=folded.rewrite_count + 1,
+            method=max(folded.method, method, key=list(Method).index),
+        )
+
+    def _ask(self, request: ConsolidationRequest) -> Generator[Consolidation, Any, str]:
+        """One call of the summarizer, named by its span and how many were made for that span before."""
+        _check(self.cancelled)
+        span = (request.first_seq, request.last_seq)
+        attempt = self.calls[span]
+        self.calls[span] += 1
+        result: Consolidated = yield Consolidation(request, attempt)
+        _check(self.cancelled)
+        if not isinstance(result.text, str):
+            raise ProviderRejected(f'the summarizer answered nothing for tier {request.tier}; at least "" is due')
+        self.prompt_tokens += result.prompt_tokens
+        self.completion_tokens += result.completion_tokens
+        return result.text.strip()
+
+    def _is_acceptable(self, text: str, largest_tokens: int) -> bool:
+        try:
+            require_encodable("text", text)
+        except InvalidInput:
+            return False
+        return bool(text) and self._tokens(text) <= largest_tokens
+
+    def _tokens(self, text: str) -> int:
+        return self.plan.counter.text(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """What the chunks so far became."""
+
+    text: str
+    said_tokens: int = 0
+    """Tokens that the summarizer said at first, each answer less the record that it was shown."""
+    rewrite_count: int = 0
+    method: Method = Method.NORMAL

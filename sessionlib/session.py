@@ -1,0 +1,220 @@
+"""Session: the engine without workers. Turns run in the caller's thread, rotations on one background thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sessionlib.agent import Agent
+from sessionlib.catalog import Catalog, ProviderSource
+from sessionlib.entries import Entry
+from sessionlib.errors import AnswerTimeout, InvalidInput, ProviderUnavailable, StoreError
+from sessionlib.events import Reply, reply_of
+from sessionlib.ids import require_id
+from sessionlib.inputs import busy_policy, open_request, require_seconds, turn_input
+from sessionlib.layout import Layout
+from sessionlib.leases import HeldLease, Leases
+from sessionlib.running import Engine, run_disposals, run_rotation, run_turn, unobserved
+from sessionlib.stores.contract import (
+    Busy,
+    Event,
+    Grant,
+    SessionStore,
+    SessionView,
+    SubmitRequest,
+    TurnState,
+)
+from sessionlib.stores.sqlite import IN_MEMORY, SqliteStore
+
+LOOK_SECONDS = 0.05
+"""How soon a caller notices that its turn was ended by another thread or process, or is due again."""
+
+IDLE_SECONDS = 2.0
+"""How often the background thread looks for due work that nobody told it of: retries, disposals, a dead process's."""
+
+
+class Session:
+    """One session of one agent, in a SQLite file or in memory. Safe to use from several threads.
+
+        with Session(agent, {"default": provider}, path="sessions.db") as session:
+            print(session.send("hello").text)
+
+    `send` never waits for a summary: past the rotation line a background thread rotates. Leaving the block waits at
+    most *grace_seconds* for the rotation under way, then abandons it: what it saved is there when the session is opened
+    again. A session in a file goes on where it was.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        providers: Mapping[str, ProviderSource],
+        *,
+        session_id: str = "session",
+        path: str | Path = IN_MEMORY,
+        history: Sequence[Entry] = (),
+        pin: bool = False,
+        grace_seconds: float = 10.0,
+    ) -> None:
+        """Open or create the session. Raises InvalidInput, CannotConverge, SessionClosed, StoreUnavailable."""
+        self.session_id, self.agent = require_id("session_id", session_id), agent
+        self._grace_seconds = require_seconds("grace_seconds", grace_seconds)
+        catalog = Catalog({agent.name: agent}, providers)
+        request = open_request(session_id, agent, history, pin)
+        self._store = SqliteStore(path)
+        self._leases = Leases(self._store)
+        self._engine = Engine(self._store, catalog, self._hold, unobserved)
+        self._closing, self._abandoned, self._due = threading.Event(), threading.Event(), threading.Event()
+        self._store.open(request)
+        self._background = threading.Thread(target=self._work_in_background, name="rotations", daemon=True)
+        self._background.start()
+
+    @property
+    def store(self) -> SessionStore:
+        """The store, for whoever wants to look deeper."""
+        return self._store
+
+    def send(
+        self,
+        message: str | None = None,
+        *,
+        results: Mapping[str, str] | None = None,
+        turn_id: str | None = None,
+        busy: Busy | str = Busy.ENQUEUE,
+        timeout_seconds: float | None = None,
+    ) -> Reply:
+        """Take a turn: a message, or results for the calls that the turn before left open.
+
+        *turn_id* is the idempotency key. Raises InvalidInput, InputTooLarge, TurnConflict, SessionClosed, SessionBusy;
+        TurnFailed; AnswerTimeout (the turn goes on with the next call, or in the background).
+        """
+        turn_id = uuid.uuid4().hex if turn_id is None else require_id("turn_id", turn_id)
+        self._store.submit(
+            SubmitRequest(
+                session_id=self.session_id,
+                turn_id=turn_id,
+                input=turn_input(self.agent, message, results),
+                busy=busy_policy(busy),
+                timeout_seconds=self.agent.turn_timeout_seconds,
+                open_calls_seconds=self.agent.open_calls_seconds,
+            )
+        )
+        return self._answer(turn_id, timeout_seconds)
+
+    def layout(self) -> Layout:
+        """What the next request is built from: records, carried input, live entries."""
+        return self._store.snapshot(self.session_id).layout
+
+    def view(self) -> SessionView:
+        """The session's figures."""
+        return self._store.view(self.session_id)
+
+    def audit(self, after: str = "") -> Sequence[Event]:
+        """What happened to the session, as figures: rotations, versions, failures."""
+        return self._store.audit(self.session_id, after)
+
+    def rotate(self, timeout_seconds: float | None = None) -> Event | None:
+        """Rotate now and wait for it: the explicit form. Its audit event; None if the time ran out first."""
+        last_seen = [event.id for event in self.audit()][-1:]
+        rotation_id = self._store.request_rotation(self.session_id, "asked")
+        self._due.set()
+        for _ in _until(timeout_seconds):
+            for event in self.audit(*last_seen):
+                if rotation_id in (event.data.get("rotation_id"), event.data.get("id")):
+                    return event
+        return None
+
+    def cancel(self, turn_id: str) -> TurnState:
+        """End a turn that is not finished. A second call is harmless."""
+        return self._store.cancel(self.session_id, require_id("turn_id", turn_id))
+
+    def close(self, *, now: bool = False) -> None:
+        """Take no new turns, for good; accepted ones finish, or end as failed with *now*."""
+        self._store.close(self.session_id, now=now)
+
+    def purge(self) -> None:
+        """Delete the session and all it ever held."""
+        while not self._store.purge(self.session_id):
+            pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """What the end of a `with` block does: finish or abandon the rotation under way. Harmless twice."""
+        self._closing.set()
+        self._due.set()
+        self._background.join(self._grace_seconds)
+        self._abandoned.set()
+        self._leases.release_all()
+        self._store.close_connections()
+
+    def _answer(self, turn_id: str, timeout_seconds: float | None) -> Reply:
+        for _ in _until(timeout_seconds):
+            while self._run_next():
+                pass
+            view = self._store.turn(self.session_id, turn_id)
+            if view is None:
+                raise InvalidInput("turn_id", turn_id, "is not known any more")
+            if view.state.is_finished:
+                return reply_of(view)
+        raise AnswerTimeout(turn_id, timeout_seconds or 0.0)
+
+    def _run_next(self) -> bool:
+        """Run the turn that is next, in order of `send`; whether there may be another."""
+        ran = run_turn(self._engine, self.session_id)
+        if ran.rotation_id or ran.disposal:
+            self._due.set()
+        return ran.next_turn_id is not None
+
+    def _work_in_background(self) -> None:
+        while not self._closing.is_set():
+            self._due.wait(IDLE_SECONDS)
+            self._due.clear()
+            if not self._closing.is_set():
+                with suppress(StoreError, ProviderUnavailable):  # looked at again, and nobody waits for it
+                    self._rotate_while_due()
+                    run_disposals(self._engine, self.session_id)
+
+    def _rotate_while_due(self) -> None:
+        while run_rotation(self._engine, self.session_id).rotation_id and not self._closing.is_set():
+            pass
+
+    @contextmanager
+    def _hold(self, grant: Grant) -> Iterator[_Abandonable]:
+        with self._leases.hold(grant) as lease:
+            yield _Abandonable(lease, self._abandoned)
+
+
+class _Abandonable:
+    """A lease that also counts as lost once the session was left and the grace time is over."""
+
+    def __init__(self, lease: HeldLease, abandoned: threading.Event) -> None:
+        self._lease, self._abandoned = lease, abandoned
+
+    @property
+    def is_lost(self) -> bool:
+        return self._lease.is_lost or self._abandoned.is_set()
+
+
+def _until(timeout_seconds: float | None) -> Iterator[float]:
+    """Look now and every LOOK_SECONDS until the time is over; yields how many seconds were waited."""
+    begun = time.monotonic()
+    if timeout_seconds is not None:
+        require_seconds("timeout_seconds", timeout_seconds)
+    while True:
+        waited = time.monotonic() - begun
+        yield waited
+        if timeout_seconds is not None and waited >= timeout_seconds:
+            return
+        time.sleep(LOOK_SECONDS)

@@ -1,0 +1,529 @@
+"""SessionStore: everything that must happen all or nothing, as one protocol with one contract suite.
+
+Every method is one transaction. Every write may be sent twice (a client resends after a lost reply) and is then done
+once: `begin` is recognised by its token, `save_step` by its position, `commit` by its commit token, `adopt` by its
+layout token. Times are the store's own clock, in seconds since the epoch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from sessionlib.entries import Entry
+from sessionlib.layout import Layout, Record
+from sessionlib.providers.contract import CallRequest
+from sessionlib.steps import EffectResult
+
+
+class Lane(StrEnum):
+    """One kind of exclusive work on a session. Lanes never disturb each other."""
+
+    TURN = "turn"
+    ROTATION = "rotation"
+
+
+class TurnState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    ANSWERED = "answered"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_finished(self) -> bool:
+        return self in (TurnState.ANSWERED, TurnState.FAILED, TurnState.CANCELLED)
+
+
+class SessionState(StrEnum):
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Busy(StrEnum):
+    """What `submit` does when the session has unfinished turns."""
+
+    ENQUEUE = "enqueue"
+    REJECT = "reject"
+    INTERRUPT = "interrupt"
+    """End every unfinished turn as cancelled, abandon open calls, then enqueue."""
+
+
+class DueKind(StrEnum):
+    TURN = "turn"
+    ROTATION = "rotation"
+    OPEN_CALLS = "open_calls"
+    DISPOSAL = "disposal"
+    RETENTION = "retention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnInput:
+    """What a turn starts from: a message, or results for exactly the calls that the turn before left open."""
+
+    message: str = ""
+    results: tuple[tuple[str, str], ...] = ()
+    """Pairs of call id and result text."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the input: one turn id goes with one input."""
+        return hashlib.sha256(json.dumps([self.message, self.results]).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trim:
+    """How a request is shortened until the next rotation: the same for every request, so that the prefix stays."""
+
+    pointers_before_seq: int = 0
+    """Tool results before this sequence number are sent as pointers."""
+    dropped_before_seq: int = 0
+    """Live entries before this one are sent as one marker that names their span."""
+    records_dropped: bool = False
+    """Even the records are sent as a marker: the last resort."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handle:
+    """A held provider session and what it holds."""
+
+    handle: str
+    epoch: int
+    next_seq: int
+    """Entries before this sequence number are in it."""
+    trim: Trim = field(default_factory=Trim)
+    provider: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRef:
+    """Which version of which agent a session follows."""
+
+    name: str
+    digest: str
+    is_pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A session as a worker needs it to build a request or to plan a rotation."""
+
+    session_id: str
+    agent: AgentRef
+    epoch: int
+    layout: Layout
+    layout_token: str
+    """Changes with every adopt; "" before the first."""
+    tail_token: str
+    """Changes with every commit; "" before the first."""
+    calibration: float = 1.0
+    trim: Trim = field(default_factory=Trim)
+    handle: Handle | None = None
+    open_calls: tuple[CallRequest, ...] = ()
+    abandoned: str = ""
+    """Why the open calls will never be answered ("" while they may be): the next turn closes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """The right to do a lane's next work, and all that is needed for it."""
+
+    session_id: str
+    lane: Lane
+    token: str
+    work_id: str
+    """Turn id or rotation id."""
+    deadline: float
+    """The work's own deadline by the store's clock; `renew` refuses past it."""
+    now: float
+    """The store's clock at the grant: `deadline - now` is what is left, in seconds."""
+    attempt: int
+    """1 for the first grant; grows with each grant that saw no progress since the last."""
+    snapshot: Snapshot
+    steps: tuple[tuple[str, EffectResult], ...] = ()
+    """Saved steps of the uncommitted round (turn) or of the whole work (rotation), by name."""
+    step_base: int = 0
+    """Position of the first of `steps`: positions count over the whole work, committed rounds included."""
+    input: TurnInput | None = None
+    """Turn lane only."""
+    first_round: int = 0
+    """Turn lane only: rounds committed so far."""
+    input_seq: int = 0
+    """Turn lane only: sequence number of the turn's input entry; 0 while round 0 is not committed."""
+    boundary_seq: int = 0
+    """Rotation lane only: the newest live entry at the first claim."""
+    reason: str = ""
+    """Rotation lane only: why it was requested."""
+
+
+class Refusal(StrEnum):
+    """Why `begin` grants nothing. All are normal: messages are hints."""
+
+    NOTHING = "nothing"
+    """No work, or it waits (for its retry time, or for the results of open calls)."""
+    HELD = "held"
+    """Another worker holds a live lease."""
+    GONE = "gone"
+    """The session was purged or never opened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How an answered turn ended."""
+
+    text: str
+    open_calls: tuple[CallRequest, ...] = ()
+    """Calls of tools that the worker does not know: the caller runs them and sends a results turn."""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    round_count: int = 1
+    max_request_tokens: int = 0
+    """The largest request of the turn, by our counter times the calibration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundCommit:
+    """One round to record; with `answer`, the last of its turn."""
+
+    round: int
+    commit_token: str
+    epoch: int
+    """The epoch of the snapshot that the round was built on: handle and trim of an older one are not stored."""
+    entries: tuple[Entry, ...]
+    sizes: tuple[int, ...]
+    calibration: float
+    line_tokens: int
+    """Conversation tokens from which a rotation is requested."""
+    input_index: int = -1
+    """Round 0 of a message turn: which of the entries is the input; -1 otherwise."""
+    closes_calls: bool = False
+    """The entries answer the session's open calls (with results, or because they were abandoned)."""
+    handle: Handle | None = None
+    trim: Trim = field(default_factory=Trim)
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    epoch: int
+    layout_token: str
+    next_turn_id: str | None = None
+    """Due now: dispatch it."""
+    rotation_id: str | None = None
+    """Just requested: dispatch it."""
+    disposal: bool = False
+    """A handle became due for disposal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """A rotation's outcome, to put in the place of exactly what it was computed from."""
+
+    layout_token: str
+    """Random; names the new layout."""
+    first_seq: int
+    """The oldest live entry that the rotation saw."""
+    dropped_count: int
+    """How many live entries leave, from the oldest on; 0 leaves the live entries as they are (records only)."""
+    dropped_tokens: int
+    old_layout_token: str
+    tail_seq: int
+    """The newest live entry that the rotation saw; 0 if there was none."""
+    tail_token: str
+    """Commit token of that entry."""
+    records: tuple[Record, ...]
+    chunk: bytes
+    """Compressed archive chunk of the entries that leave; b"" if none does."""
+    line_tokens: int
+    figures: dict[str, Any]
+    """Outcome as figures only (tokens before and after, saturations, consolidation_count, …): audit, watch, answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adopted:
+    is_adopted: bool
+    """False if the store no longer has what the rotation was computed from; nothing was changed then."""
+    epoch: int
+    rotation_id: str | None = None
+    """The line is still passed: another rotation was requested; dispatch it."""
+    disposal: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRequest:
+    """Create a session, or confirm one that is there."""
+
+    session_id: str
+    agent: AgentRef
+    agent_json: str
+    history: tuple[Entry, ...] = ()
+    sizes: tuple[int, ...] = ()
+    line_tokens: int = 0
+    """Requests a rotation at once if the history is past it."""
+    retention_seconds: float | None = None
+    """How long the session is kept after it was closed; None keeps it until it is purged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    is_new: bool
+    agent: AgentRef
+    rotation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitRequest:
+    session_id: str
+    turn_id: str
+    input: TurnInput
+    busy: Busy = Busy.ENQUEUE
+    timeout_seconds: float = 3600.0
+    """From the first `begin` to the turn's deadline."""
+    open_calls_seconds: float = 3600.0
+    """How long calls that this turn leaves open wait for their results."""
+    is_own: bool = False
+    """The caller runs it in a loop of its own: no worker gets it, and its deadline counts from now on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    state: TurnState
+    is_new: bool
+    is_dispatched: bool
+    """True if the turn may begin now: send its message."""
+    queue_length: int = 0
+    """Unfinished turns of the session, this one included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What a turn reports on its way. `id` orders the events of a turn and resumes a reader."""
+
+    id: str
+    kind: str
+    """queued, started, delta, tool, round, answered, failed, cancelled, rotated (watch only)."""
+    data: dict[str, Any]
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnView:
+    """What is known of a turn."""
+
+    turn_id: str
+    state: TurnState
+    answer: Answer | None = None
+    error_code: str = ""
+    error: str = ""
+    rotations: tuple[dict[str, Any], ...] = ()
+    """Figures of the rotations since the answer before this one."""
+    attempt: int = 0
+    round_count: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    submitted_at: float = 0.0
+    finished_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionView:
+    """A session's head as figures: what `show` and `ls` print."""
+
+    session_id: str
+    state: SessionState
+    agent: AgentRef
+    epoch: int
+    next_seq: int
+    live_from: int
+    live_tokens: int
+    record_tokens: int
+    carried_tokens: int
+    calibration: float
+    trim: Trim
+    queued: tuple[str, ...]
+    running: str | None
+    rotation_id: str | None
+    rotation_state: str
+    """"" (none), pending, running, or backing off with the reason."""
+    open_calls: tuple[CallRequest, ...]
+    created_at: float
+    updated_at: float
+    archived_bytes: int = 0
+
+    @property
+    def conversation_tokens(self) -> int:
+        return self.live_tokens + self.record_tokens + self.carried_tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """One archive chunk: the entries `first_seq … last_seq` that left the window at one rotation, compressed."""
+
+    first_seq: int
+    last_seq: int
+    epoch: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueItem:
+    session_id: str
+    kind: DueKind
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Constants of a store, by the rules of DESIGN 4. Seconds unless named otherwise."""
+
+    lease_seconds: float = 15.0
+    idempotency_seconds: float = 7 * 86_400.0
+    rotation_seconds: float = 3600.0
+    """A rotation's deadline, from its first grant."""
+    max_attempts: int = 5
+    """Grants without progress before work is dead-lettered."""
+    inbox_limit: int = 1_000
+    """Unfinished turns of one session."""
+    queued_limit: int = 1_000_000
+    """Unfinished turns of one partition."""
+    sweep_first_seconds: float = 2.0
+    sweep_last_seconds: float = 60.0
+    audit_limit: int = 1_000
+    no_gain_backoff_seconds: float = 60.0
+    """After two rotations running that freed nothing."""
+
+
+class SessionStore(Protocol):
+    """Sessions, all or nothing. Every method may raise StoreUnavailable; writes of new work may raise StoreFull."""
+
+    limits: Limits
+    partition_count: int
+
+    def open(self, request: OpenRequest) -> Opened:
+        """Create the session or confirm it; a new agent version applies from the next turn, unless it is pinned.
+
+        Raises SessionClosed for a closed one, InvalidInput if history is given for a session that has entries.
+        """
+        ...
+
+    def submit(self, request: SubmitRequest) -> Submitted:
+        """Accept a turn, or say what is known of it. Raises UnknownSession, SessionClosed, SessionBusy, TurnConflict,
+        InvalidInput (results that are not for exactly the open calls; a message while calls wait for their results and
+        the busy policy is not `interrupt` is queued behind them)."""
+        ...
+
+    def begin(
+        self, session_id: str, lane: Lane, token: str, known: Snapshot | None = None, own_turn_id: str = ""
+    ) -> Grant | Refusal:
+        """Grant a lane's next work to *token*, for `limits.lease_seconds`. *known* is what this worker has cached.
+
+        With *own_turn_id* only that turn; without, any turn but those that their callers run themselves.
+        """
+        ...
+
+    def snapshot(self, session_id: str, known: Snapshot | None = None) -> Snapshot:
+        """The session as it is now. Raises UnknownSession."""
+        ...
+
+    def save_step(self, grant: Grant, position: int, name: str, result: EffectResult) -> int:
+        """Save a step at *position* (0 first, counted over the whole work) and return how many there are.
+
+        Raises LeaseLost, also when the position would leave a gap.
+        """
+        ...
+
+    def renew(self, grant: Grant) -> None:
+        """Extend the lease. Raises LeaseLost if the lane is another's, the work ended or its deadline passed."""
+        ...
+
+    def emit(self, grant: Grant, kind: str, data: dict[str, Any]) -> None:
+        """Append an event to the granted turn's stream. Raises LeaseLost."""
+        ...
+
+    def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
+        """Record a round, drop its steps; with an answer, end the turn. Raises LeaseLost."""
+        ...
+
+    def adopt(self, grant: Grant, adoption: Adoption) -> Adopted:
+        """Archive chunk in, new records in, prefix out, tail kept, epoch + 1; or nothing at all. Raises LeaseLost."""
+        ...
+
+    def release(self, grant: Grant) -> None:
+        """Give the lane back, due now, no attempt counted. Harmless if it is lost already."""
+        ...
+
+    def fail(self, grant: Grant, code: str, reason: str, retry_seconds: float | None = None) -> str | None:
+        """Try the work again after *retry_seconds*, or end it as failed (None). Returns the turn that is due next.
+
+        Ending a rotation changes nothing but the pending request. Raises LeaseLost.
+        """
+        ...
+
+    def cancel(self, session_id: str, turn_id: str) -> TurnState:
+        """End a turn that is not finished; the state it has now. Raises UnknownSession, InvalidInput (unknown turn)."""
+        ...
+
+    def request_rotation(self, session_id: str, reason: str) -> str:
+        """The pending rotation's id, requested now if there was none. Raises UnknownSession."""
+        ...
+
+    def cancel_rotation(self, session_id: str) -> bool:
+        """Drop a pending or running rotation; whether there was one."""
+        ...
+
+    def close(self, session_id: str, *, now: bool = False) -> None:
+        """Refuse new turns; accepted ones finish, or end as failed (`closed`) with *now*. Raises UnknownSession."""
+        ...
+
+    def purge(self, session_id: str, batch: int = 1_000) -> bool:
+        """Delete at most *batch* keys or rows of the session; True when nothing is left."""
+        ...
+
+    def due(self, partition: int, limit: int = 100) -> Sequence[DueItem]:
+        """Overdue things, each marked swept: its next time moves forward, doubling."""
+        ...
+
+    def close_open_calls(self, session_id: str) -> None:
+        """The open calls waited long enough: the next turn closes them."""
+        ...
+
+    def handles_to_dispose(self, session_id: str) -> Sequence[Handle]:
+        """Held provider sessions that no unfinished turn began on."""
+        ...
+
+    def disposed(self, session_id: str, handle: str) -> None:
+        """The provider let go of *handle*."""
+        ...
+
+    def turn(self, session_id: str, turn_id: str) -> TurnView | None:
+        """What is known of a turn; None if nothing is (never submitted, or forgotten)."""
+        ...
+
+    def events(self, session_id: str, turn_id: str, after: str = "", limit: int = 1_000) -> Sequence[Event]:
+        """Events of a turn after the one with id *after*, oldest first."""
+        ...
+
+    def audit(self, session_id: str, after: str = "", limit: int = 1_000) -> Sequence[Event]:
+        """The session's audit after the event *after*, oldest first."""
+        ...
+
+    def view(self, session_id: str) -> SessionView:
+        """The session's figures. Raises UnknownSession."""
+        ...
+
+    def sessions(self, partition: int, cursor: str = "", limit: int = 100) -> tuple[Sequence[str], str]:
+        """Session ids of a partition in some stable order, and the cursor of the next page ("" at the end)."""
+        ...
+
+    def chunks(self, session_id: str, first_seq: int = 1, last_seq: int | None = None) -> Sequence[Chunk]:
+        """Archive chunks that overlap the span, oldest first."""
+        ...
+
+    def agent_json(self, session_id: str) -> str:
+        """The description of the agent version that the session follows."""
+        ...

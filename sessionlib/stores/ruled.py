@@ -1,0 +1,192 @@
+"""RuledStore: the SessionStore methods over the rules in Python. A store adds transactions and shelves."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from sessionlib.errors import InvalidInput, StoreCorrupt
+from sessionlib.ids import require_id
+from sessionlib.steps import EffectResult
+from sessionlib.stores import checks
+from sessionlib.stores.contract import (
+    Adopted,
+    Adoption,
+    Chunk,
+    Committed,
+    DueItem,
+    Event,
+    Grant,
+    Handle,
+    Lane,
+    Limits,
+    Opened,
+    OpenRequest,
+    Refusal,
+    RoundCommit,
+    SessionView,
+    Snapshot,
+    SubmitRequest,
+    Submitted,
+    TurnState,
+    TurnView,
+)
+from sessionlib.stores.rules import due, lifecycle, reading, rotations, turns, work
+from sessionlib.stores.rules.operation import Operation
+from sessionlib.stores.rules.shelf import DueShelf, Shelf
+
+
+class RuledStore(ABC):
+    """Checks what it is given, then runs one rule in one transaction. Reads its clock inside the transaction."""
+
+    partition_count = 1
+
+    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+        self.limits, self._clock = limits, clock
+
+    @abstractmethod
+    def _shelf(self, session_id: str, *, write: bool) -> AbstractContextManager[Shelf]:
+        """One transaction on one session: kept when the block ends, undone when it raises."""
+
+    @abstractmethod
+    def _due_shelf(self) -> AbstractContextManager[DueShelf]:
+        """One transaction on the due members."""
+
+    @abstractmethod
+    def sessions(self, partition: int, cursor: str = "", limit: int = 100) -> tuple[Sequence[str], str]: ...
+
+    def _require_partition(self, partition: int) -> None:
+        if not 0 <= partition < self.partition_count:
+            raise InvalidInput("partition", partition, f"must be below {self.partition_count}")
+
+    @contextmanager
+    def _operation(self, session_id: str, *, write: bool = True) -> Iterator[Operation]:
+        require_id("session_id", session_id)
+        with self._shelf(session_id, write=write) as shelf:
+            operation = Operation(shelf, self._clock(), self.limits)
+            try:
+                yield operation
+            except KeyError as exc:
+                raise StoreCorrupt(f"session {session_id} refers to {exc}, which is not there") from exc
+            operation.flush()
+
+    def open(self, request: OpenRequest) -> Opened:
+        checks.check_open(request)
+        with self._operation(request.session_id) as op:
+            return lifecycle.open_session(op, request)
+
+    def submit(self, request: SubmitRequest) -> Submitted:
+        checks.check_submit(request)
+        with self._operation(request.session_id) as op:
+            return turns.submit(op, request)
+
+    def begin(
+        self, session_id: str, lane: Lane, token: str, known: Snapshot | None = None, own_turn_id: str = ""
+    ) -> Grant | Refusal:
+        checks.check_token(token)
+        with self._operation(session_id) as op:
+            if lane is Lane.ROTATION:
+                return rotations.begin(op, token, known)
+            return turns.begin(op, token, known, own_turn_id)
+
+    def snapshot(self, session_id: str, known: Snapshot | None = None) -> Snapshot:
+        with self._operation(session_id, write=False) as op:
+            return reading.snapshot(op, known)
+
+    def save_step(self, grant: Grant, position: int, name: str, result: EffectResult) -> int:
+        with self._operation(grant.session_id) as op:
+            return work.save_step(op, grant, position, name, result)
+
+    def renew(self, grant: Grant) -> None:
+        with self._operation(grant.session_id) as op:
+            work.renew(op, grant)
+
+    def emit(self, grant: Grant, kind: str, data: dict[str, Any]) -> None:
+        with self._operation(grant.session_id) as op:
+            work.emit(op, grant, kind, data)
+
+    def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
+        checks.check_commit(commit)
+        with self._operation(grant.session_id) as op:
+            return turns.commit(op, grant, commit)
+
+    def adopt(self, grant: Grant, adoption: Adoption) -> Adopted:
+        checks.check_adoption(adoption)
+        with self._operation(grant.session_id) as op:
+            return rotations.adopt(op, grant, adoption)
+
+    def release(self, grant: Grant) -> None:
+        with self._operation(grant.session_id) as op:
+            work.release(op, grant)
+
+    def fail(self, grant: Grant, code: str, reason: str, retry_seconds: float | None = None) -> str | None:
+        if retry_seconds is not None:
+            checks.check_seconds("retry_seconds", retry_seconds)
+        with self._operation(grant.session_id) as op:
+            return work.fail(op, grant, code, reason, retry_seconds)
+
+    def cancel(self, session_id: str, turn_id: str) -> TurnState:
+        require_id("turn_id", turn_id)
+        with self._operation(session_id) as op:
+            return turns.cancel(op, turn_id)
+
+    def request_rotation(self, session_id: str, reason: str) -> str:
+        with self._operation(session_id) as op:
+            return rotations.request_rotation(op, reason)
+
+    def cancel_rotation(self, session_id: str) -> bool:
+        with self._operation(session_id) as op:
+            return rotations.cancel_rotation(op)
+
+    def close(self, session_id: str, *, now: bool = False) -> None:
+        with self._operation(session_id) as op:
+            lifecycle.close(op, now=now)
+
+    def purge(self, session_id: str, batch: int = 1_000) -> bool:
+        with self._operation(session_id) as op:
+            return lifecycle.purge(op, batch)
+
+    def due(self, partition: int, limit: int = 100) -> Sequence[DueItem]:
+        self._require_partition(partition)
+        with self._due_shelf() as shelf:
+            return due.sweep(shelf, self._clock(), self.limits, limit)
+
+    def close_open_calls(self, session_id: str) -> None:
+        with self._operation(session_id) as op:
+            lifecycle.close_open_calls(op)
+
+    def handles_to_dispose(self, session_id: str) -> Sequence[Handle]:
+        with self._operation(session_id, write=False) as op:
+            return reading.handles_to_dispose(op)
+
+    def disposed(self, session_id: str, handle: str) -> None:
+        with self._operation(session_id) as op:
+            lifecycle.disposed(op, handle)
+
+    def turn(self, session_id: str, turn_id: str) -> TurnView | None:
+        require_id("turn_id", turn_id)
+        with self._operation(session_id, write=False) as op:
+            return reading.turn_view(op, turn_id)
+
+    def events(self, session_id: str, turn_id: str, after: str = "", limit: int = 1_000) -> Sequence[Event]:
+        require_id("turn_id", turn_id)
+        with self._operation(session_id, write=False) as op:
+            return reading.events(op, turn_id, after, limit)
+
+    def audit(self, session_id: str, after: str = "", limit: int = 1_000) -> Sequence[Event]:
+        with self._operation(session_id, write=False) as op:
+            return reading.audit(op, after, limit)
+
+    def chunks(self, session_id: str, first_seq: int = 1, last_seq: int | None = None) -> Sequence[Chunk]:
+        with self._operation(session_id, write=False) as op:
+            return reading.chunks(op, first_seq, last_seq)
+
+    def view(self, session_id: str) -> SessionView:
+        with self._operation(session_id, write=False) as op:
+            return reading.session_view(op)
+
+    def agent_json(self, session_id: str) -> str:
+        with self._operation(session_id, write=False) as op:
+            return reading.agent_json(op)

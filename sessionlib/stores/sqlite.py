@@ -1,0 +1,181 @@
+"""SqliteStore: sessions in one SQLite file, or in memory. Safe for several threads and several processes.
+
+WAL with synchronous=NORMAL: an acknowledged write is with the operating system, so it survives the kill of any process;
+a crash of the machine may cost the last writes, never the file. Every operation is one BEGIN IMMEDIATE transaction.
+"""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from sessionlib.errors import StoreCorrupt, StoreFull, StoreUnavailable
+from sessionlib.stores.contract import Limits
+from sessionlib.stores.ruled import RuledStore
+from sessionlib.stores.sqlite_shelf import SqliteDueShelf, SqliteShelf
+
+SCHEMA_VERSION = 1
+"""Raised with every change of the tables that older code could not work with."""
+
+APPLICATION_ID = 0x5E55104B
+"""Marks the file as ours, so that no foreign database is written to."""
+
+BUSY_SECONDS = 10.0
+"""How long an operation waits for another process's transaction before the store counts as unavailable."""
+
+IN_MEMORY = ":memory:"
+
+SCHEMA = """
+CREATE TABLE sessions (session TEXT PRIMARY KEY, purged INTEGER NOT NULL, head TEXT NOT NULL);
+CREATE TABLE layouts (session TEXT PRIMARY KEY, records TEXT NOT NULL, carried TEXT);
+CREATE TABLE turns (session TEXT, turn TEXT, finished REAL, data TEXT NOT NULL, PRIMARY KEY (session, turn));
+CREATE INDEX finished_turns ON turns (session, finished) WHERE finished IS NOT NULL;
+CREATE TABLE inputs (session TEXT, turn TEXT, data TEXT NOT NULL, PRIMARY KEY (session, turn));
+CREATE TABLE inbox (session TEXT, position INTEGER, turn TEXT NOT NULL, PRIMARY KEY (session, position));
+CREATE TABLE steps (session TEXT, lane TEXT, position INTEGER, name TEXT NOT NULL, data TEXT NOT NULL,
+    PRIMARY KEY (session, lane, position));
+CREATE TABLE live (session TEXT, seq INTEGER, tokens INTEGER NOT NULL, commit_token TEXT NOT NULL, data TEXT NOT NULL,
+    PRIMARY KEY (session, seq));
+CREATE TABLE chunks (session TEXT, first_seq INTEGER, last_seq INTEGER NOT NULL, epoch INTEGER NOT NULL,
+    data BLOB NOT NULL, PRIMARY KEY (session, first_seq));
+CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, turn TEXT NOT NULL,
+    kind TEXT NOT NULL, data TEXT NOT NULL, at REAL NOT NULL);
+CREATE INDEX events_of_turn ON events (session, turn, id);
+CREATE TABLE audit (id INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, kind TEXT NOT NULL,
+    data TEXT NOT NULL, at REAL NOT NULL);
+CREATE INDEX audit_of_session ON audit (session, id);
+CREATE TABLE due (session TEXT, kind TEXT, work TEXT, at REAL NOT NULL, sweeps INTEGER NOT NULL,
+    PRIMARY KEY (session, kind, work));
+CREATE INDEX due_by_time ON due (at);
+CREATE TABLE agents (digest TEXT PRIMARY KEY, data TEXT NOT NULL);
+CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+INSERT INTO counters VALUES ('unfinished', 0);
+"""
+
+
+class SqliteStore(RuledStore):
+    """A store in the file *path*, made if it is not there; ":memory:" keeps it in this object. Close its connections when done.
+
+    Raises StoreCorrupt if the file is not such a store or is of a newer version, StoreUnavailable if it cannot be
+    opened.
+    """
+
+    def __init__(
+        self, path: str | Path = IN_MEMORY, limits: Limits | None = None, clock: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(limits or Limits(), clock)
+        self._path = str(path)
+        self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
+        connection = self._connect()
+        try:
+            with _translated(self._path):
+                _prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.put(connection)
+
+    def close_connections(self) -> None:
+        """Close the connections that are idle; call it when no operation runs any more."""
+        while not self._idle.empty():
+            self._idle.get().close()
+
+    def __enter__(self) -> SqliteStore:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close_connections()
+
+    def sessions(self, partition: int, cursor: str = "", limit: int = 100) -> tuple[Sequence[str], str]:
+        self._require_partition(partition)
+        with self._transaction("BEGIN") as connection:
+            rows = connection.execute(
+                "SELECT session FROM sessions WHERE session > ? AND NOT purged ORDER BY session LIMIT ?",
+                (cursor, limit + 1),
+            ).fetchall()
+        ids = [session_id for (session_id,) in rows]
+        return ids[:limit], ids[limit - 1] if len(ids) > limit else ""
+
+    @contextmanager
+    def _shelf(self, session_id: str, *, write: bool) -> Iterator[SqliteShelf]:
+        with self._transaction("BEGIN IMMEDIATE" if write else "BEGIN") as connection:
+            yield SqliteShelf(session_id, connection)
+
+    @contextmanager
+    def _due_shelf(self) -> Iterator[SqliteDueShelf]:
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            yield SqliteDueShelf(connection)
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._connection() as connection, _translated(self._path):
+            connection.execute(begin)
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection of one's own for a while: a new one if all are taken; in memory the only one is waited for."""
+        try:
+            connection = self._idle.get(block=self._path == IN_MEMORY)
+        except queue.Empty:
+            connection = self._connect()
+        try:
+            yield connection
+        finally:
+            self._idle.put(connection)
+
+    def _connect(self) -> sqlite3.Connection:
+        with _translated(self._path):
+            connection = sqlite3.connect(
+                self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            connection.execute("PRAGMA synchronous = NORMAL")
+            return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    """Make the tables in an empty file; refuse a file that is not ours or newer."""
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        owner = connection.execute("PRAGMA application_id").fetchone()[0]
+        table_count = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if table_count and owner != APPLICATION_ID:
+            raise StoreCorrupt("the file is another program's database")
+        if version > SCHEMA_VERSION:
+            raise StoreCorrupt(f"the file has format {version}, newer than {SCHEMA_VERSION}; upgrade this program")
+        if not table_count:
+            for statement in SCHEMA.split(";\n"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+@contextmanager
+def _translated(path: str) -> Iterator[None]:
+    """Turn SQLite's errors into ours: no room, not readable, or not to be had now."""
+    try:
+        yield
+    except sqlite3.DatabaseError as exc:
+        code = getattr(exc, "sqlite_errorcode", 0) & 0xFF  # the low byte is the kind, the rest its variety
+        if code == sqlite3.SQLITE_FULL:
+            raise StoreFull(f"no room left for {path}") from exc
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise StoreCorrupt(f"{path} is damaged or no SQLite file: {exc}") from exc
+        if isinstance(exc, sqlite3.OperationalError):
+            raise StoreUnavailable(f"{path} cannot be used now: {exc}") from exc
+        raise

@@ -1,0 +1,228 @@
+"""The shelf of a SQLite store: tables to which bulk is appended, and from which only what is asked for is decoded."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sessionlib.codec import decode, decode_step, encode
+from sessionlib.entries import Entry
+from sessionlib.layout import Carried, Record
+from sessionlib.steps import EffectResult
+from sessionlib.stores.contract import Chunk, DueItem, DueKind, Lane, TurnInput
+from sessionlib.stores.rules.state import Head, LiveEntry, StoredEvent, Turn
+
+BULK_TABLES = ("turns", "inputs", "inbox", "steps", "live", "chunks", "events", "audit", "layouts")
+"""What a purge deletes in batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteShelf:
+    """One session inside the connection's transaction."""
+
+    session_id: str
+    connection: sqlite3.Connection
+
+    def _run(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        return self.connection.execute(sql, (self.session_id, *parameters))
+
+    def _first(self, sql: str, *parameters: Any) -> Any:
+        """The first column of the first row; None without a row."""
+        row = self._run(sql, *parameters).fetchone()
+        return row[0] if row else None
+
+    def head(self) -> Head | None:
+        text = self._first("SELECT head FROM sessions WHERE session = ?")
+        return decode(Head, text) if text else None
+
+    def put_head(self, head: Head) -> None:
+        self._run("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)", head.purged, encode(head))
+
+    def drop_head(self) -> None:
+        self._run("DELETE FROM sessions WHERE session = ?")
+
+    def turn(self, turn_id: str) -> Turn | None:
+        text = self._first("SELECT data FROM turns WHERE session = ? AND turn = ?", turn_id)
+        return decode(Turn, text) if text else None
+
+    def put_turn(self, turn: Turn) -> None:
+        finished = turn.finished if turn.state.is_finished else None
+        self._run("INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?)", turn.turn_id, finished, encode(turn))
+
+    def input(self, turn_id: str) -> TurnInput | None:
+        text = self._first("SELECT data FROM inputs WHERE session = ? AND turn = ?", turn_id)
+        return decode(TurnInput, text) if text else None
+
+    def put_input(self, turn_id: str, value: TurnInput) -> None:
+        self._run("INSERT OR REPLACE INTO inputs VALUES (?, ?, ?)", turn_id, encode(value))
+
+    def forget_turns(self, finished_before: float, limit: int) -> None:
+        sql = "SELECT turn FROM turns WHERE session = ? AND finished <= ? ORDER BY finished LIMIT ?"
+        for (turn_id,) in self._run(sql, finished_before, limit).fetchall():
+            for table in ("turns", "inputs", "events"):
+                self._run(f"DELETE FROM {table} WHERE session = ? AND turn = ?", turn_id)
+
+    def inbox(self) -> Sequence[str]:
+        rows = self._run("SELECT turn FROM inbox WHERE session = ? ORDER BY position")
+        return [turn_id for (turn_id,) in rows]
+
+    def inbox_front(self) -> str | None:
+        turn_id: str | None = self._first("SELECT turn FROM inbox WHERE session = ? ORDER BY position LIMIT 1")
+        return turn_id
+
+    def inbox_count(self) -> int:
+        return int(self._first("SELECT count(*) FROM inbox WHERE session = ?"))
+
+    def push(self, turn_id: str, *, front: bool) -> None:
+        end = "min(position) - 1" if front else "max(position) + 1"
+        position = self._first(f"SELECT coalesce({end}, 0) FROM inbox WHERE session = ?")
+        self._run("INSERT INTO inbox VALUES (?, ?, ?)", position, turn_id)
+
+    def pull(self, turn_id: str) -> None:
+        self._run("DELETE FROM inbox WHERE session = ? AND turn = ?", turn_id)
+
+    def steps(self, lane: Lane) -> Sequence[tuple[str, EffectResult]]:
+        rows = self._run("SELECT name, data FROM steps WHERE session = ? AND lane = ? ORDER BY position", lane)
+        return [(name, decode_step(text)) for name, text in rows]
+
+    def step_count(self, lane: Lane) -> int:
+        return int(self._first("SELECT count(*) FROM steps WHERE session = ? AND lane = ?", lane))
+
+    def append_step(self, lane: Lane, name: str, result: EffectResult) -> None:
+        position = self.step_count(lane)
+        self._run("INSERT INTO steps VALUES (?, ?, ?, ?, ?)", lane, position, name, encode(result))
+
+    def drop_steps(self, lane: Lane) -> None:
+        self._run("DELETE FROM steps WHERE session = ? AND lane = ?", lane)
+
+    def live(self, first_seq: int) -> Sequence[LiveEntry]:
+        columns = "seq, data, tokens, commit_token"
+        rows = self._run(f"SELECT {columns} FROM live WHERE session = ? AND seq >= ? ORDER BY seq", first_seq)
+        return [LiveEntry(seq, decode(Entry, text), tokens, token) for seq, text, tokens, token in rows]
+
+    def live_entry(self, seq: int) -> LiveEntry | None:
+        sql = "SELECT data, tokens, commit_token FROM live WHERE session = ? AND seq = ?"
+        row = self._run(sql, seq).fetchone()
+        return LiveEntry(seq, decode(Entry, row[0]), row[1], row[2]) if row else None
+
+    def live_token(self, seq: int) -> str | None:
+        token: str | None = self._first("SELECT commit_token FROM live WHERE session = ? AND seq = ?", seq)
+        return token
+
+    def append_live(self, entries: Sequence[LiveEntry]) -> None:
+        self.connection.executemany(
+            "INSERT INTO live VALUES (?, ?, ?, ?, ?)",
+            [(self.session_id, item.seq, item.tokens, item.commit_token, encode(item.entry)) for item in entries],
+        )
+
+    def drop_live(self, before_seq: int) -> int:
+        dropped_tokens = self._first("SELECT total(tokens) FROM live WHERE session = ? AND seq < ?", before_seq)
+        self._run("DELETE FROM live WHERE session = ? AND seq < ?", before_seq)
+        return int(dropped_tokens)
+
+    def layout(self) -> tuple[tuple[Record, ...], Carried | None]:
+        row = self._run("SELECT records, carried FROM layouts WHERE session = ?").fetchone()
+        records, carried = row or ("", None)
+        return (
+            tuple(decode(Record, line) for line in records.split("\n") if line),
+            decode(Carried, carried) if carried else None,
+        )
+
+    def put_layout(self, records: tuple[Record, ...], carried: Carried | None) -> None:
+        lines = "\n".join(encode(record) for record in records)
+        self._run("INSERT OR REPLACE INTO layouts VALUES (?, ?, ?)", lines, encode(carried) if carried else None)
+
+    def append_chunk(self, chunk: Chunk) -> None:
+        self._run("INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", chunk.first_seq, chunk.last_seq, chunk.epoch, chunk.data)
+
+    def chunks(self, first_seq: int, last_seq: int | None) -> Sequence[Chunk]:
+        sql = (
+            "SELECT first_seq, last_seq, epoch, data FROM chunks"
+            " WHERE session = ? AND last_seq >= ? AND first_seq <= coalesce(?, first_seq) ORDER BY first_seq"
+        )
+        return [
+            Chunk(first_seq=first, last_seq=last, epoch=epoch, data=data)
+            for first, last, epoch, data in self._run(sql, first_seq, last_seq)
+        ]
+
+    def archived_bytes(self) -> int:
+        return int(self._first("SELECT total(length(data)) FROM chunks WHERE session = ?"))
+
+    def append_event(self, turn_id: str, event: StoredEvent) -> None:
+        sql = "INSERT INTO events (session, turn, kind, data, at) VALUES (?, ?, ?, ?, ?)"
+        self._run(sql, turn_id, event.kind, event.data, event.at)
+
+    def events(self, turn_id: str, after: int, limit: int) -> Sequence[tuple[int, StoredEvent]]:
+        sql = "SELECT id, kind, data, at FROM events WHERE session = ? AND turn = ? AND id > ? ORDER BY id LIMIT ?"
+        return [(number, StoredEvent(*event)) for number, *event in self._run(sql, turn_id, after, limit)]
+
+    def append_audit(self, event: StoredEvent, limit: int) -> None:
+        self._run("INSERT INTO audit (session, kind, data, at) VALUES (?, ?, ?, ?)", event.kind, event.data, event.at)
+        oldest_kept = self._first("SELECT id FROM audit WHERE session = ? ORDER BY id DESC LIMIT 1 OFFSET ?", limit - 1)
+        if oldest_kept is not None:
+            self._run("DELETE FROM audit WHERE session = ? AND id < ?", oldest_kept)
+
+    def audit(self, after: int, limit: int) -> Sequence[tuple[int, StoredEvent]]:
+        sql = "SELECT id, kind, data, at FROM audit WHERE session = ? AND id > ? ORDER BY id LIMIT ?"
+        return [(number, StoredEvent(*event)) for number, *event in self._run(sql, after, limit)]
+
+    def has_due(self, kind: DueKind) -> bool:
+        return bool(self._first("SELECT count(*) FROM due WHERE session = ? AND kind = ?", kind))
+
+    def put_due(self, kind: DueKind, work_id: str, at: float) -> None:
+        self._run("INSERT OR REPLACE INTO due VALUES (?, ?, ?, ?, 0)", kind, work_id, at)
+
+    def drop_due(self, kind: DueKind, work_id: str) -> None:
+        self._run("DELETE FROM due WHERE session = ? AND kind = ? AND work = ?", kind, work_id)
+
+    def drop_all_due(self) -> None:
+        self._run("DELETE FROM due WHERE session = ?")
+
+    def agent(self, digest: str) -> str | None:
+        row = self.connection.execute("SELECT data FROM agents WHERE digest = ?", (digest,)).fetchone()
+        return str(row[0]) if row else None
+
+    def put_agent(self, digest: str, description: str) -> None:
+        self.connection.execute("INSERT OR IGNORE INTO agents VALUES (?, ?)", (digest, description))
+
+    def unfinished(self) -> int:
+        return int(self.connection.execute("SELECT value FROM counters WHERE name = 'unfinished'").fetchone()[0])
+
+    def count_unfinished(self, change: int) -> None:
+        self.connection.execute("UPDATE counters SET value = value + ? WHERE name = 'unfinished'", (change,))
+
+    def erase(self, limit: int) -> bool:
+        for table in BULK_TABLES:
+            rows = f"SELECT rowid FROM {table} WHERE session = ? LIMIT ?"
+            limit -= self._run(f"DELETE FROM {table} WHERE rowid IN ({rows})", limit).rowcount
+            if limit <= 0:
+                return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteDueShelf:
+    """The due members inside the connection's transaction."""
+
+    connection: sqlite3.Connection
+
+    def overdue(self, now: float, limit: int) -> Sequence[tuple[DueItem, int]]:
+        rows = self.connection.execute(
+            "SELECT session, kind, work, sweeps FROM due WHERE at <= ? ORDER BY at LIMIT ?", (now, limit)
+        )
+        return [
+            (DueItem(session_id=session_id, kind=DueKind(kind), id=work_id), sweeps)
+            for session_id, kind, work_id, sweeps in rows
+        ]
+
+    def move(self, item: DueItem, at: float, sweeps: int) -> None:
+        self.connection.execute(
+            "UPDATE due SET at = ?, sweeps = ? WHERE session = ? AND kind = ? AND work = ?",
+            (at, sweeps, item.session_id, item.kind, item.id),
+        )
+
+    def pull_back(self, kinds: Sequence[DueKind], latest: float) -> None:
+        for kind in kinds:
+            self.connection.execute("UPDATE due SET at = ? WHERE at > ? AND kind = ?", (latest, latest, kind))

@@ -1,0 +1,103 @@
+"""How the fake provider server answers: what it refuses as a real API would, an echo, a record, a recorded reply."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sessionlib.errors import InvalidInput
+from sessionlib.providers.wire_names import to_wire
+from sessionlib.summaries.extractive import extract
+from sessionlib.tokens import Counter
+
+ECHO_CHARACTERS = 200
+"""How much of the newest message an echo repeats."""
+
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+_EVIDENCE = re.compile(r"^--- untrusted evidence (\w+) ---\n(.*?)\n--- end of untrusted evidence \1 ---$", re.M | re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model says: text, and calls as the wire has them."""
+
+    text: str = ""
+    calls: tuple[dict[str, Any], ...] = ()
+
+    def message(self) -> dict[str, Any]:
+        content = self.text if self.text or not self.calls else None
+        message: dict[str, Any] = {"role": "assistant", "content": content}
+        return {**message, "tool_calls": list(self.calls)} if self.calls else message
+
+
+def echo(messages: Sequence[Mapping[str, Any]]) -> Answer:
+    """Acknowledge the newest message."""
+    return Answer(f"Acknowledged: {str(messages[-1].get('content') or '')[:ECHO_CHARACTERS]}")
+
+
+def record_of(messages: Sequence[Mapping[str, Any]], counter: Counter) -> Answer:
+    """A record of the fenced evidence in the newest message (of all of it, if there is no fence).
+
+    As long as models make them: 0.30 · I^0.78 tokens for I tokens of evidence, at least 60 (spec/retention).
+    """
+    document = str(messages[-1].get("content") or "")
+    evidence = "\n".join(match[2] for match in _EVIDENCE.finditer(document)) or document
+    length_tokens = max(60, int(0.30 * counter.text(evidence) ** 0.78))
+    return Answer(extract(evidence, length_tokens, counter))
+
+
+def recorded(value: Any) -> Answer:
+    """A recorded reply: `{"text": …, "calls": [{"call_id": …, "name": …, "arguments": …}]}`. Raises InvalidInput."""
+    try:
+        calls = tuple(
+            {
+                "id": call["call_id"],
+                "type": "function",
+                "function": {"name": to_wire(call["name"]), "arguments": call["arguments"]},
+            }
+            for call in value.get("calls", [])
+        )
+        return Answer(value.get("text", ""), calls)
+    except (KeyError, TypeError, AttributeError):
+        rule = 'must be like {"text": "…", "calls": [{"call_id": "…", "name": "…", "arguments": "…"}]}'
+        raise InvalidInput("answers", value, rule) from None
+
+
+def fault_in(body: Any) -> str | None:
+    """Why a real API would refuse this request; None if it would not.
+
+    Checked are the faults that break sessions in practice: results without their calls, calls without their results,
+    tool names outside the alphabet, unknown roles, no messages at all.
+    """
+    if not isinstance(body, dict) or not isinstance(body.get("model"), str):
+        return "you must provide a model parameter"
+    if body.get("stream"):
+        return "this server does not stream"
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        return "messages must be a list with at least one element"
+    for tool in body.get("tools", []):
+        if not _TOOL_NAME.fullmatch(tool["function"]["name"]):
+            return "tool names must match ^[a-zA-Z0-9_-]{1,64}$"
+    return _fault_in_messages(messages)
+
+
+def _fault_in_messages(messages: Sequence[Any]) -> str | None:
+    unanswered: set[str] = set()
+    for position, message in enumerate(messages):
+        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+            return f"messages[{position}] has no known role"
+        if message["role"] == "tool":
+            if message.get("tool_call_id") not in unanswered:
+                return f"messages[{position}] with role tool must follow a message with its tool_call"
+            unanswered.remove(message["tool_call_id"])
+            continue
+        if unanswered:
+            return f"messages[{position}]: a message with tool_calls must be followed by a result for each"
+        unanswered = {call["id"] for call in message.get("tool_calls") or []}
+        if not unanswered and not isinstance(message.get("content"), str | list):
+            return f"messages[{position}] has no content"
+    return "the last tool_calls have no results" if unanswered else None

@@ -1,0 +1,227 @@
+"""A fake provider server: an OpenAI-compatible chat-completions API whose every trait is chosen.
+
+It counts each request as it came, serialised, with the o200k tokenizer, and refuses what is above its window. It
+survives the workers that a test kills, and tells afterwards what it was sent.
+
+POST /v1/chat/completions
+    Answers with the reply recorded for the Idempotency-Key, if the X-Session-Id has a recording; with a record of the
+    evidence, if the model is "summarizer"; else with an echo.
+POST /recordings/SESSION
+    {"answers": {KEY: REPLY}, "results": {CALL_ID: TEXT}} adds to what is recorded; KEY is SESSION/TURN/STEP, REPLY is
+    {"text": TEXT, "calls": [{"call_id": ID, "name": NAME, "arguments": TEXT}]}. DELETE forgets it.
+GET /recordings/SESSION/results/CALL_ID
+    The recorded result of a tool call, as plain text.
+POST /settings
+    Any of window_tokens, latency_seconds, summary_latency_seconds.
+POST /hold, POST /release
+    Keeps calls open until they are released: {"kind": "all", "answers" or "summaries"}, all by default.
+POST /failures
+    {"failure": STATUS or "garbage", "count": N, "kind": KIND, "retry_after_seconds": S} fails the next N calls.
+GET /report, GET /report/SESSION
+    What was seen (`FakeProvider.report` says what). DELETE /report forgets it.
+
+Ids in paths are percent-encoded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import unquote
+
+from sessionlib.errors import InvalidInput
+from sessionlib.testing.fake_provider import FakeProvider, Response, Traits
+
+MAX_BODY_BYTES = 256 * 1024 * 1024
+"""A larger request is refused unread."""
+
+OPEN_REQUESTS = 4_096
+"""Connections that may wait to be accepted, and file descriptors asked for: thousands of requests are held at once."""
+
+
+class FakeProviderServer(FakeProvider):
+    """The server in threads of this process: a context manager.
+
+    ```python
+    with FakeProviderServer(window_tokens=32_000) as server:
+        provider = ChatCompletions(server.base_url)
+        ...
+        assert server.report()["sessions"]["s-1"]["break_count"] == 0
+    ```
+    """
+
+    def __init__(self, *, host: str = "127.0.0.1", port: int = 0, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._http = _Server((host, port), self)
+        self._thread = threading.Thread(target=self._http.serve_forever, name="fake-provider", daemon=True)
+
+    @property
+    def port(self) -> int:
+        return int(self._http.server_address[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://{self._http.server_address[0]!s}:{self.port}"
+
+    @property
+    def base_url(self) -> str:
+        """What a chat-completions provider is given."""
+        return f"{self.url}/v1"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of what is held, and stop."""
+        self.release()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def respond(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
+        """Answer any request; header names are in small letters."""
+        try:
+            return self._routed(method, [unquote(part) for part in path.strip("/").split("/")], body, headers)
+        except (InvalidInput, ValueError, TypeError, AttributeError) as exc:
+            return Response.error(400, str(exc), "invalid_input")
+
+    def _routed(self, method: str, parts: list[str], body: bytes, headers: Mapping[str, str]) -> Response:
+        match method, parts:
+            case "POST", ["v1", "chat", "completions"] | ["chat", "completions"]:
+                session, key = (unquote(headers.get(name, "")) for name in ("x-session-id", "idempotency-key"))
+                return self.complete(body, session=session, key=key)
+            case "POST", ["recordings", session]:
+                self.record(session, _loaded(body))
+            case "DELETE", ["recordings", session]:
+                self.forget_recording(session)
+            case "GET", ["recordings", session, "results", call_id]:
+                result = self.recorded_result(session, call_id)
+                if result is None:
+                    return Response.error(404, "no such result is recorded", "not_found")
+                return Response(200, result.encode(), "text/plain; charset=utf-8")
+            case "POST", ["settings"]:
+                self.change(**_loaded(body))
+            case "POST", ["hold"]:
+                self.hold(**_loaded(body))
+            case "POST", ["release"]:
+                self.release(**_loaded(body))
+            case "POST", ["failures"]:
+                self.fail(**_loaded(body))
+            case "GET", ["report"]:
+                return Response.json(self.report())
+            case "GET", ["report", session]:
+                return Response.json(self.report([session]))
+            case "DELETE", ["report"]:
+                self.observations.clear()
+            case _:
+                return Response.error(404, "there is nothing here", "not_found")
+        return Response.json({"ok": True})
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = OPEN_REQUESTS
+
+    def __init__(self, address: tuple[str, int], provider: FakeProviderServer) -> None:
+        self.provider = provider
+        super().__init__(address, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that went away is what this server is for; anything else is shown."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1  # head and body leave in one packet
+    server: _Server
+
+    def _handle(self) -> None:
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdigit() or int(length) > MAX_BODY_BYTES:
+            self._send(Response.error(413, f"a body of at most {MAX_BODY_BYTES} bytes is read", "too_large"))
+            self.close_connection = True
+            return
+        body = self.rfile.read(int(length))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self._send(self.server.provider.respond(self.command, self.path, body, headers))
+
+    def _send(self, response: Response) -> None:
+        self.send_response(response.status)
+        self.send_header("Content-Type", response.content_type)
+        self.send_header("Content-Length", str(len(response.body)))
+        for name, value in (response.headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(response.body)
+
+    do_GET = do_POST = do_DELETE = _handle  # noqa: N815 - the names are http.server's
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing is logged: paths hold ids, and a report says more."""
+
+
+def _loaded(body: bytes) -> dict[str, Any]:
+    value = json.loads(body or b"{}")
+    if not isinstance(value, dict):
+        raise InvalidInput("body", value, "must be a JSON object")
+    return value
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the server until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sessionlib.testing.server", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--port-file", type=Path, help="file to write the port to, once the server listens")
+    parser.add_argument("--window-tokens", type=int, default=Traits().window_tokens, help="refuse what is larger")
+    parser.add_argument("--latency-seconds", type=float, default=0.0, help="how long an answer takes")
+    parser.add_argument("--summary-latency-seconds", type=float, default=0.0, help="how long a consolidation takes")
+    options = vars(parser.parse_args(arguments))
+    port_file: Path | None = options.pop("port_file")
+    _raise_file_limit()
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    with FakeProviderServer(**options) as server:
+        if port_file is not None:
+            _write_whole(port_file, str(server.port))
+        sys.stdout.write(f"fake provider at {server.base_url}\n")
+        sys.stdout.flush()
+        stopped.wait()
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write such that a reader sees nothing or all of it."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def _raise_file_limit() -> None:
+    """Ask for enough file descriptors: the usual 1,024 are fewer than the requests that may be held."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource  # not on Windows
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = 2 * OPEN_REQUESTS if hard == resource.RLIM_INFINITY else min(2 * OPEN_REQUESTS, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+
+
+if __name__ == "__main__":
+    main()

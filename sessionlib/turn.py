@@ -1,0 +1,332 @@
+"""A turn as a generator, one round at a time: the model call, the tools it asks for, and what is to be recorded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from sessionlib.agent import Agent
+from sessionlib.entries import Entry, EntryKind, encodable
+from sessionlib.errors import HandleForgotten, WindowOverflow
+from sessionlib.layout import Layout
+from sessionlib.projection import Projection, sent_size
+from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape
+from sessionlib.repair import no_result
+from sessionlib.steps import ModelCall, Steps, ToolOutput, ToolRun, model_step
+from sessionlib.stores.contract import Answer, Grant, Handle, RoundCommit, Snapshot, Trim
+from sessionlib.tokens import Counter, Usage, calibrated
+from sessionlib.window import Budgets, Sent, fit, narrowed
+
+UNREPORTED_OVERFLOW_RATIO = 1.25
+"""How much denser the provider's tokens are taken to be when it refuses a request without saying what it may hold:
+one step past the limit's own reserve of a tenth, so that the second attempt is clearly smaller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a turn has used so far, in tokens."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    max_request_tokens: int = 0
+    """The largest request, by our counter times the calibration."""
+
+    def plus(self, usage: Usage | None, request_tokens: int) -> Spent:
+        """With one more round."""
+        reported = usage or Usage(0)
+        return Spent(
+            prompt_tokens=self.prompt_tokens + reported.prompt_tokens,
+            completion_tokens=self.completion_tokens + reported.completion_tokens,
+            cached_tokens=self.cached_tokens + reported.cached_tokens,
+            max_request_tokens=max(self.max_request_tokens, request_tokens),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundView:
+    """All that one round is decided from."""
+
+    snapshot: Snapshot
+    agent: Agent
+    counter: Counter
+    budgets: Budgets
+    """At the snapshot's calibration."""
+    result_cap_tokens: int
+    """At calibration 1 (`Budgets.result_cap_tokens`): a result is sent in the same words in each request."""
+    turn_id: str
+    round: int
+    pending: tuple[Entry, ...] = ()
+    """What this round adds before the model is asked: see `first_pending`."""
+    known_tools: frozenset[str] = frozenset()
+    """Names of the tools that can be run here, private ones included."""
+    seconds_left: float
+    """Until the turn's deadline."""
+    shape: Shape = Shape.STATELESS
+    is_resumed: bool = False
+    """An earlier run saved steps of this round: what they say of usage and handle may belong to an older layout, and
+    nothing is learned from it."""
+    spent: Spent = field(default_factory=Spent)
+    """By the rounds of the turn before this one."""
+
+    @property
+    def projection(self) -> Projection:
+        return Projection(self.counter, self.result_cap_tokens, self.agent.history_tool)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The snapshot's layout with the pending entries at its end."""
+        layout = self.snapshot.layout
+        return layout.with_live(layout.live.append(self.pending, self.sizes(self.pending)))
+
+    def sizes(self, entries: Iterable[Entry]) -> tuple[int, ...]:
+        """Sizes of entries as they are sent, in tokens."""
+        return tuple(sent_size(entry, self.result_cap_tokens, self.counter) for entry in entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundOutcome:
+    """What one round came to: what to record, and what was learned on the way."""
+
+    entries: tuple[Entry, ...]
+    sizes: tuple[int, ...]
+    calibration: float
+    trim: Trim
+    handle: Handle | None
+    """Held shape: the provider session that goes on; None seeds a new one with the next request."""
+    answer: Answer | None
+    """Given if the turn ends here: the model asked for no tools, or for some that cannot be run here."""
+    line_tokens: int
+    request_tokens: int
+    """The whole request by our counter."""
+    usage: Usage | None
+    spent: Spent
+    closes_calls: bool
+    is_reseeded: bool = False
+    """The provider had forgotten its session, and was given the whole window again."""
+
+    def commit(self, view: RoundView, commit_token: str) -> RoundCommit:
+        """The outcome as the store takes it."""
+        return RoundCommit(
+            round=view.round,
+            commit_token=commit_token,
+            epoch=view.snapshot.epoch,
+            entries=self.entries,
+            sizes=self.sizes,
+            calibration=self.calibration,
+            line_tokens=self.line_tokens,
+            input_index=next((i for i, entry in enumerate(view.pending) if entry.kind is EntryKind.USER), -1),
+            closes_calls=self.closes_calls,
+            handle=self.handle,
+            trim=self.trim,
+            answer=self.answer,
+        )
+
+
+def first_pending(grant: Grant) -> tuple[Entry, ...]:
+    """The entries that begin a granted turn: open calls answered or closed first, then its message.
+
+    None if the turn's first round is committed already.
+    """
+    if grant.first_round or grant.input is None:
+        return ()
+    results = dict(grant.input.results)
+    calls = grant.snapshot.open_calls
+    answered = tuple(_result(call, results[call.call_id]) for call in calls if call.call_id in results)
+    left = [call for call in calls if call.call_id not in results]
+    message = (Entry.user(grant.input.message),) if not results else ()
+    return (*answered, *closing_entries(left, grant.snapshot.abandoned or "the conversation went on"), *message)
+
+
+def closing_entries(open_calls: Iterable[CallRequest], reason: str) -> tuple[Entry, ...]:
+    """Mechanical results for calls that nothing will answer."""
+    return tuple(no_result(_call(call), reason) for call in open_calls)
+
+
+def play_round(view: RoundView) -> Steps[RoundOutcome]:
+    """One round: ask the model, run the tools that it asks for.
+
+    Raises InputTooLarge if the input fits no request, and whatever an effect raises that a round does not handle.
+    """
+    asked = yield from _ask(view)
+    first_seq = view.snapshot.layout.live.next_seq + len(view.pending)
+    reply = _clean(asked.reply, first_seq, _call_ids(view.snapshot.layout))
+    results: list[Entry] = []
+    unknown: list[CallRequest] = []
+    for call in reply.calls:
+        if not call.name.strip():
+            results.append(_result(call, "InvalidInput: the call names no tool"))
+        elif call.name not in view.known_tools:
+            unknown.append(call)
+        else:
+            output: ToolOutput = yield ToolRun(view.round, call)
+            results.append(_result(call, output.text))
+    return _outcome(view, asked, reply, results, unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An answered model call."""
+
+    request: ModelRequest
+    reply: ModelReply
+    trim: Trim
+    budgets: Budgets
+    calibration: float
+    is_reseeded: bool
+
+
+def _ask(view: RoundView) -> Steps[_Asked]:
+    """Ask the model, once more if its window is smaller than thought, and once more if it forgot its session.
+
+    All attempts are one step, since only the one that is answered has a result to save; each has its own idempotency
+    key, since they differ in content.
+    """
+    layout, budgets, calibration = view.layout, view.budgets, view.snapshot.calibration
+    handle, is_narrowed, attempt = view.snapshot.handle, False, 0
+    while True:
+        sent, trim = fit(layout, view.snapshot.trim, budgets, view.projection)
+        continued = _continued(view, handle, trim)
+        request = _request(view, sent, budgets.fixed_tokens, continued, attempt)
+        attempt += 1
+        try:
+            reply: ModelReply = yield ModelCall(view.round, request)
+        except HandleForgotten:
+            if continued is None:
+                raise
+            handle = None
+        except WindowOverflow as overflow:
+            if is_narrowed:
+                raise
+            is_narrowed, ratio = True, _overflow_ratio(view, overflow)
+            budgets, calibration = narrowed(budgets, ratio), max(calibration, view.counter.error_ratio) * ratio
+        else:
+            is_reseeded = handle is None and view.snapshot.handle is not None
+            return _Asked(request, reply, trim, budgets, calibration, is_reseeded)
+
+
+def _request(view: RoundView, sent: Sent, fixed_tokens: int, continued: Handle | None, attempt: int) -> ModelRequest:
+    agent = view.agent
+    step = model_step(view.round)
+    return ModelRequest(
+        model=agent.model,
+        instructions=agent.instructions,
+        tools=agent.declarations,
+        parameters=agent.parameters,
+        entries=sent.entries,
+        session_id=view.snapshot.session_id,
+        turn_id=view.turn_id,
+        step=f"{step}:{attempt}" if attempt else step,
+        timeout_seconds=min(agent.call_timeout_seconds, view.seconds_left),
+        handle=continued.handle if continued else None,
+        held_count=sent.held_count(continued.next_seq) if continued else 0,
+        counted_tokens=fixed_tokens + sent.tokens,
+    )
+
+
+def _continued(view: RoundView, handle: Handle | None, trim: Trim) -> Handle | None:
+    """The provider session to go on with: it must hold exactly what would be sent to a new one."""
+    if view.shape is not Shape.HELD or handle is None or handle.provider != view.agent.provider:
+        return None
+    return handle if (handle.epoch, handle.trim) == (view.snapshot.epoch, trim) else None
+
+
+def _overflow_ratio(view: RoundView, overflow: WindowOverflow) -> float:
+    """How much smaller the provider's window is than the agent says; a guess if the provider did not tell."""
+    limit_tokens = overflow.limit_tokens
+    if limit_tokens and limit_tokens < view.agent.window_tokens:
+        return view.agent.window_tokens / limit_tokens
+    return UNREPORTED_OVERFLOW_RATIO
+
+
+def _outcome(
+    view: RoundView, asked: _Asked, reply: ModelReply, results: Sequence[Entry], unknown: Sequence[CallRequest]
+) -> RoundOutcome:
+    made = (*reply.entries(), *results)
+    request_tokens = asked.request.counted_tokens
+    calibration = asked.calibration
+    if not view.is_resumed:
+        calibration = calibrated(calibration, request_tokens, reply.usage)
+    ratio = max(calibration, view.counter.error_ratio)
+    growth = ratio / max(asked.calibration, view.counter.error_ratio)
+    spent = view.spent.plus(reply.usage, math.ceil(request_tokens * ratio))
+    return RoundOutcome(
+        entries=(*view.pending, *made),
+        sizes=(*view.layout.live.sizes[len(view.snapshot.layout.live) :], *view.sizes(made)),
+        calibration=calibration,
+        trim=asked.trim,
+        handle=_new_handle(view, asked, reply),
+        answer=_answer(view, reply, unknown, spent) if unknown or not reply.calls else None,
+        line_tokens=narrowed(asked.budgets, growth).line_tokens if growth > 1 else asked.budgets.line_tokens,
+        request_tokens=request_tokens,
+        usage=reply.usage,
+        spent=spent,
+        closes_calls=view.round == 0 and bool(view.snapshot.open_calls),
+        is_reseeded=asked.is_reseeded,
+    )
+
+
+def _answer(view: RoundView, reply: ModelReply, unknown: Sequence[CallRequest], spent: Spent) -> Answer:
+    return Answer(
+        text=reply.text,
+        open_calls=tuple(unknown),
+        prompt_tokens=spent.prompt_tokens,
+        completion_tokens=spent.completion_tokens,
+        cached_tokens=spent.cached_tokens,
+        round_count=view.round + 1,
+        max_request_tokens=spent.max_request_tokens,
+    )
+
+
+def _new_handle(view: RoundView, asked: _Asked, reply: ModelReply) -> Handle | None:
+    """The provider session that holds this round's reply; None if it holds something else than what is recorded."""
+    is_as_recorded = reply.calls == asked.reply.calls and reply.text == asked.reply.text
+    if view.shape is not Shape.HELD or reply.handle is None or view.is_resumed or not is_as_recorded:
+        return None
+    held_count = len(view.pending) + len(reply.entries())
+    return Handle(
+        handle=reply.handle,
+        epoch=view.snapshot.epoch,
+        next_seq=view.snapshot.layout.live.next_seq + held_count,
+        trim=asked.trim,
+        provider=view.agent.provider,
+    )
+
+
+def _clean(reply: ModelReply, first_seq: int, taken: set[str]) -> ModelReply:
+    """A reply that can be recorded: encodable text, and calls whose ids are unique among those in the window.
+
+    Some models number their calls anew in each answer, or give no ids at all. A new id is made of the entry's sequence
+    number, so a round that runs again makes the same.
+    """
+    text = encodable(reply.text)
+    offset = first_seq + (1 if text else 0)
+    calls = []
+    for position, call in enumerate(reply.calls):
+        call_id = _unique(encodable(call.call_id).strip(), offset + position, taken)
+        taken.add(call_id)
+        calls.append(CallRequest(call_id=call_id, name=encodable(call.name), arguments=encodable(call.arguments)))
+    return replace(reply, text=text, calls=tuple(calls))
+
+
+def _unique(call_id: str, seq: int, taken: set[str]) -> str:
+    if call_id and call_id not in taken:
+        return call_id
+    made = f"{call_id or 'call'}_{seq}"
+    while made in taken:
+        made += "_"
+    return made
+
+
+def _call_ids(layout: Layout) -> set[str]:
+    return {str(entry.tool_call_id) for entry in layout.live.entries if entry.kind is EntryKind.TOOL_CALL}
+
+
+def _call(call: CallRequest) -> Entry:
+    return Entry.tool_call(call.call_id, call.arguments, call.name)
+
+
+def _result(call: CallRequest, text: str) -> Entry:
+    return Entry.tool_result(call.call_id, encodable(text), call.name)

@@ -1,0 +1,121 @@
+"""The stores under test: every test of the contract runs on each of them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import fakeredis
+import pytest
+import redis
+
+from sessionlib.stores.contract import Limits
+from sessionlib.stores.memory import MemoryStore
+from sessionlib.stores.sqlite import SqliteStore
+from tests.contract.arena import Arena
+from tests.waiting import wait_for
+from workers.store import RedisStore
+
+MakeArena = Callable[..., Arena]
+
+LIMITS = Limits(
+    lease_seconds=60.0,
+    idempotency_seconds=600.0,
+    rotation_seconds=600.0,
+    max_attempts=3,
+    inbox_limit=6,
+    queued_limit=1_000,
+    sweep_first_seconds=60.0,
+    sweep_last_seconds=240.0,
+    audit_limit=40,
+    no_gain_backoff_seconds=60.0,
+)
+"""Long enough that nothing passes by itself in a test; a test that lets time pass makes an arena with short ones."""
+
+
+class FakeClock:
+    """A clock that moves when told."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def let_pass(seconds: float) -> None:
+    """Wait until the real clock has moved on by *seconds*: a server's clock cannot be set."""
+    end = time.time() + seconds
+    wait_for(lambda: time.time() >= end, seconds=seconds + 30)
+
+
+@pytest.fixture(params=["memory", "sqlite", "fakeredis", "valkey"])
+def make_arena(request: pytest.FixtureRequest) -> MakeArena:
+    """Makes a store with other limits than `LIMITS`, in each of the kinds."""
+    make: MakeArena = request.getfixturevalue(f"{request.param}_arena")
+    return make
+
+
+@pytest.fixture
+def arena(make_arena: MakeArena) -> Arena:
+    """A store whose time limits no test reaches, with one open session."""
+    arena = make_arena()
+    arena.open()
+    return arena
+
+
+@pytest.fixture
+def memory_arena() -> MakeArena:
+    def make(**limits: Any) -> Arena:
+        clock = FakeClock()
+        return Arena(MemoryStore(limits_with(**limits), clock), clock.advance, clock)
+
+    return make
+
+
+@pytest.fixture
+def sqlite_arena() -> Iterator[MakeArena]:
+    stores = []
+
+    def make(**limits: Any) -> Arena:
+        clock = FakeClock()
+        stores.append(SqliteStore(limits=limits_with(**limits), clock=clock))
+        return Arena(stores[-1], clock.advance, clock)
+
+    yield make
+    for store in stores:
+        store.close_connections()
+
+
+@pytest.fixture
+def fakeredis_arena(namespace: str) -> Iterator[MakeArena]:
+    client = fakeredis.FakeRedis(server=fakeredis.FakeServer())
+    yield redis_arenas(client, namespace)
+    client.close()
+
+
+@pytest.fixture
+def valkey_arena(valkey_url: str, namespace: str) -> Iterator[MakeArena]:
+    client = redis.Redis.from_url(valkey_url)
+    yield redis_arenas(client, namespace)
+    client.close()
+
+
+def redis_arenas(client: redis.Redis, namespace: str) -> MakeArena:
+    numbers = itertools.count()
+
+    def make(**limits: Any) -> Arena:
+        store = RedisStore(client, namespace=f"{namespace}-{next(numbers)}", limits=limits_with(**limits))
+        return Arena(store, let_pass, time.time)
+
+    return make
+
+
+def limits_with(**changes: Any) -> Limits:
+    return replace(LIMITS, **changes)

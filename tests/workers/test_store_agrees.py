@@ -1,0 +1,386 @@
+"""The Lua scripts and the rules in Python answer alike: random walks on both, every reply and every view compared.
+
+Time is taken out of it: a walk's limits are so long that nothing passes, or zero so that all has passed at once.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
+
+import fakeredis
+import pytest
+import redis
+
+from sessionlib.entries import Entry
+from sessionlib.errors import SessionError
+from sessionlib.layout import Record
+from sessionlib.providers.contract import CallRequest, ModelReply
+from sessionlib.steps import ToolOutput
+from sessionlib.stores.contract import (
+    Adoption,
+    AgentRef,
+    Answer,
+    Busy,
+    Grant,
+    Handle,
+    Lane,
+    Limits,
+    OpenRequest,
+    RoundCommit,
+    SessionStore,
+    Snapshot,
+    SubmitRequest,
+    Trim,
+    TurnInput,
+)
+from sessionlib.stores.memory import MemoryStore
+from workers.store import RedisStore
+
+LONG = 1_000.0
+SESSIONS = ("s", "s:2")
+NEVER_LINE = 10**9
+TIME_FIELDS = {"now", "deadline", "submitted_at", "finished_at", "created_at", "updated_at", "at"}
+OWN_ID_FIELDS = {"id"}
+"""Events are numbered by each store in its own way."""
+
+LASTING = Limits(
+    lease_seconds=LONG,
+    max_attempts=2,
+    inbox_limit=4,
+    queued_limit=6,
+    sweep_first_seconds=LONG,
+    sweep_last_seconds=LONG,
+    audit_limit=10,
+    no_gain_backoff_seconds=LONG,
+)
+PASSING = replace(LASTING, lease_seconds=0.0, sweep_first_seconds=0.0, no_gain_backoff_seconds=0.0)
+
+
+def comparable(value: Any) -> Any:
+    """A reply without its times and event ids."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            item.name: comparable(getattr(value, item.name))
+            for item in fields(value)
+            if item.name not in TIME_FIELDS and not (item.name in OWN_ID_FIELDS and type(value).__name__ == "Event")
+        }
+    if isinstance(value, tuple | list):
+        return [comparable(item) for item in value]
+    return value
+
+
+def outcome(operation: Callable[[], Any]) -> Any:
+    """What an operation answers, or the kind of error that it raises."""
+    try:
+        return operation()
+    except SessionError as exc:
+        return type(exc)
+
+
+@dataclass
+class Pair:
+    """The same thing as each of the two stores knows it."""
+
+    of_rules: Any
+    of_scripts: Any
+
+
+@dataclass
+class Walk:
+    """One random walk over both stores. Tokens are counted, so both are given the same."""
+
+    rules: SessionStore
+    scripts: SessionStore
+    random: random.Random
+    steps: list[str] = field(default_factory=list)
+    grants: list[Pair] = field(default_factory=list)
+    commits: list[tuple[Pair, RoundCommit]] = field(default_factory=list)
+    adoptions: list[tuple[Pair, Adoption]] = field(default_factory=list)
+    snapshots: list[Pair] = field(default_factory=list)
+    count: int = 0
+
+    def both(self, name: str, session_id: str, operation: Callable[[SessionStore, Any], Any]) -> Pair:
+        """Run an operation on both stores; the replies must be equal. It is given a chooser for paired values."""
+        self.steps.append(f"{name}({session_id})")
+        pair = Pair(
+            outcome(lambda: operation(self.rules, lambda pair: pair and pair.of_rules)),
+            outcome(lambda: operation(self.scripts, lambda pair: pair and pair.of_scripts)),
+        )
+        assert comparable(pair.of_scripts) == comparable(pair.of_rules), self.story()
+        return pair
+
+    def story(self) -> str:
+        return f"after {len(self.steps)} operations, the last: {', '.join(self.steps[-25:])}"
+
+    def new(self, kind: str) -> str:
+        self.count += 1
+        return f"{kind}{self.count}"
+
+    def maybe(self, likelihood: float) -> bool:
+        return self.random.random() < likelihood
+
+    def go(self, operation_count: int) -> None:
+        moves = [
+            (self.open, 4), (self.submit, 14), (self.begin, 18), (self.save_step, 8), (self.renew, 3), (self.emit, 2),
+            (self.commit, 20), (self.commit_again, 3), (self.adopt, 10), (self.adopt_again, 2), (self.release, 4),
+            (self.fail, 6), (self.cancel, 4), (self.request_rotation, 5), (self.cancel_rotation, 1), (self.close, 1),
+            (self.close_open_calls, 2), (self.dispose, 4), (self.sweep, 6), (self.snapshot, 6), (self.purge, 1),
+        ]  # fmt: skip
+        names, weights = zip(*moves, strict=True)
+        for session_id in SESSIONS:
+            self.open(session_id)
+        for _ in range(operation_count):
+            session_id = self.random.choice(SESSIONS)
+            self.random.choices(names, weights)[0](session_id)
+            self.look(session_id)
+
+    def look(self, session_id: str) -> None:
+        """Compare all that can be read of a session."""
+        self.both("view", session_id, lambda store, of: store.view(session_id))
+        self.both("snapshot", session_id, lambda store, of: store.snapshot(session_id))
+        self.both("handles", session_id, lambda store, of: store.handles_to_dispose(session_id))
+        self.both("agent", session_id, lambda store, of: store.agent_json(session_id))
+        self.both("audit", session_id, lambda store, of: store.audit(session_id))
+        first, last = sorted(self.random.sample(range(1, 40), 2))
+        self.both("chunks", session_id, lambda store, of: store.chunks(session_id, first, last))
+        turn_id = self.turn_id()
+        self.both("turn", session_id, lambda store, of: store.turn(session_id, turn_id))
+        self.both("events", session_id, lambda store, of: store.events(session_id, turn_id))
+        self.both("sessions", session_id, lambda store, of: store.sessions(0))
+
+    def turn_id(self) -> str:
+        """One of the last few turns, or one that is not there."""
+        return f"t{max(0, self.count - self.random.randrange(30))}"
+
+    def open(self, session_id: str) -> None:
+        history = (Entry.user("old"), Entry.assistant("times")) if self.maybe(0.3) else ()
+        request = OpenRequest(
+            session_id=session_id,
+            agent=AgentRef(name="a", digest=f"d{self.random.randrange(3)}", is_pinned=self.maybe(0.1)),
+            agent_json=self.random.choice(["{}", '{"name":"ä"}']),
+            history=history,
+            sizes=(30,) * len(history),
+            line_tokens=self.line(),
+            retention_seconds=self.random.choice([None, 0.0, LONG]),
+        )
+        self.both("open", session_id, lambda store, of: store.open(request))
+
+    def line(self) -> int:
+        return self.random.choice([0, 60, 200, NEVER_LINE, NEVER_LINE])
+
+    def submit(self, session_id: str) -> None:
+        view = outcome(lambda: self.rules.view(session_id))
+        calls = getattr(view, "open_calls", ())
+        if (calls and self.maybe(0.6)) or self.maybe(0.05):
+            ids = [call.call_id for call in calls][self.maybe(0.1) :] or ["none"]
+            value = TurnInput(results=tuple((call_id, "result\n") for call_id in self.random.sample(ids, len(ids))))
+        else:
+            value = TurnInput(message=self.random.choice(["hello", "größer\x01", "x" * 50]))
+        request = SubmitRequest(
+            session_id=session_id,
+            turn_id=self.turn_id() if self.maybe(0.1) else self.new("t"),
+            input=value,
+            busy=self.random.choice([Busy.ENQUEUE] * 6 + [Busy.REJECT, Busy.INTERRUPT]),
+            timeout_seconds=0.0 if self.maybe(0.1) else LONG,
+            open_calls_seconds=0.0 if self.maybe(0.5) else LONG,
+            is_own=self.maybe(0.1),
+        )
+        self.both("submit", session_id, lambda store, of: store.submit(request))
+
+    def begin(self, session_id: str) -> None:
+        lane = self.random.choice([Lane.TURN, Lane.TURN, Lane.ROTATION])
+        token = self.random.choice(self.grants).of_rules.token if self.grants and self.maybe(0.1) else self.new("k")
+        known = self.random.choice(self.snapshots) if self.snapshots and self.maybe(0.7) else None
+        own = self.turn_id() if self.maybe(0.2) else ""
+
+        def begin(store: SessionStore, of: Any) -> Any:
+            return store.begin(session_id, lane, token, of(known), own)
+
+        pair = self.both(f"begin {lane}", session_id, begin)
+        if isinstance(pair.of_rules, Grant):
+            self.grants.append(pair)
+            self.snapshots.append(Pair(pair.of_rules.snapshot, pair.of_scripts.snapshot))
+
+    def snapshot(self, session_id: str) -> None:
+        known = self.random.choice(self.snapshots) if self.snapshots else None
+        pair = self.both("snapshot", session_id, lambda store, of: store.snapshot(session_id, of(known)))
+        if isinstance(pair.of_rules, Snapshot):
+            self.snapshots.append(pair)
+
+    def grant(self, lane: Lane | None = None) -> Pair | None:
+        """Mostly the newest grant of a lane, sometimes an old one."""
+        grants = [pair for pair in self.grants if lane in (None, pair.of_rules.lane)]
+        if not grants:
+            return None
+        return grants[-1] if self.maybe(0.8) else self.random.choice(grants[-8:])
+
+    def with_grant(
+        self, name: str, operation: Callable[[SessionStore, Grant], Any], lane: Lane | None = None
+    ) -> Pair | None:
+        grant = self.grant(lane)
+        if grant is None:
+            return None
+        session_id = grant.of_rules.session_id
+        self.both(f"{name} {grant.of_rules.work_id}", session_id, lambda store, of: operation(store, of(grant)))
+        return grant
+
+    def save_step(self, _: str) -> None:
+        result = self.random.choice(
+            [ToolOutput("done"), ModelReply(text="hm", calls=(CallRequest(call_id="c", name="n", arguments="{"),))]
+        )
+        position, name = self.random.randrange(5), self.new("tool:0:")
+        self.with_grant("save_step", lambda store, grant: store.save_step(grant, position, name, result))
+
+    def renew(self, _: str) -> None:
+        self.with_grant("renew", lambda store, grant: store.renew(grant))
+
+    def emit(self, _: str) -> None:
+        self.with_grant("emit", lambda store, grant: store.emit(grant, "tool", {"name": "ls", "ratio": 0.5}))
+
+    def commit(self, _: str) -> None:
+        grant = self.grant(Lane.TURN)
+        if grant is None:
+            return
+        commit = self.round(grant.of_rules)
+        self.commits.append((grant, commit))
+        self.send_commit(grant, commit)
+
+    def commit_again(self, _: str) -> None:
+        if self.commits:
+            self.send_commit(*self.random.choice(self.commits[-5:]))
+
+    def send_commit(self, grant: Pair, commit: RoundCommit) -> None:
+        name = f"commit {grant.of_rules.work_id}:{commit.round}{' answered' if commit.answer else ''}"
+        self.both(name, grant.of_rules.session_id, lambda store, of: store.commit(of(grant), commit))
+
+    def round(self, grant: Grant) -> RoundCommit:
+        view = outcome(lambda: self.rules.turn(grant.session_id, grant.work_id))
+        number = getattr(view, "round_count", grant.first_round) + self.maybe(0.05)
+        entries = tuple(Entry.assistant(f"{grant.work_id} says {i}\n") for i in range(self.random.randrange(1, 4)))
+        calls = tuple(CallRequest(call_id=f"c{i}", name="ask", arguments="{}") for i in range(self.random.randrange(3)))
+        answer = Answer(text="done ü", open_calls=calls if self.maybe(0.5) else (), prompt_tokens=3)
+        return RoundCommit(
+            round=number,
+            commit_token=self.new("c"),
+            epoch=max(0, grant.snapshot.epoch - self.maybe(0.2)),
+            entries=entries,
+            sizes=tuple(self.random.randrange(60) for _ in entries),
+            calibration=self.random.choice([1.0, 1.1, 1 / 3 + 1]),
+            line_tokens=self.line(),
+            input_index=0 if number == 0 and self.maybe(0.8) else -1,
+            closes_calls=self.maybe(0.3),
+            handle=self.handle() if self.maybe(0.5) else None,
+            trim=Trim(pointers_before_seq=self.random.randrange(4)),
+            answer=answer if self.maybe(0.5) else None,
+        )
+
+    def handle(self) -> Handle:
+        return Handle(handle=self.random.choice(["h1", "h2", "h\t3\n"]), epoch=0, next_seq=1, provider="held")
+
+    def adopt(self, _: str) -> None:
+        grant = self.grant(Lane.ROTATION)
+        if grant is None:
+            return
+        adoption = self.adoption(grant.of_rules)
+        self.adoptions.append((grant, adoption))
+        self.send_adoption(grant, adoption)
+
+    def adopt_again(self, _: str) -> None:
+        if self.adoptions:
+            self.send_adoption(*self.random.choice(self.adoptions[-3:]))
+
+    def send_adoption(self, grant: Pair, adoption: Adoption) -> None:
+        self.both("adopt", grant.of_rules.session_id, lambda store, of: store.adopt(of(grant), adoption))
+
+    def adoption(self, grant: Grant) -> Adoption:
+        seen, live = grant.snapshot, grant.snapshot.layout.live
+        dropped = self.random.randrange(len(live) + 1 + self.maybe(0.05))
+        record = Record(first_seq=1, last_seq=live.first_seq, text="gist", tokens=self.random.choice([1, 5, 500]))
+        return Adoption(
+            layout_token=self.new("l"),
+            first_seq=live.first_seq,
+            dropped_count=dropped,
+            dropped_tokens=sum(live.sizes[:dropped]),
+            old_layout_token=seen.layout_token,
+            tail_seq=live.next_seq - 1 if live else 0,
+            tail_token="other" if self.maybe(0.05) else seen.tail_token,
+            records=(record,) * self.random.randrange(3),
+            chunk=b"\x00chunk\n" if dropped else b"",
+            line_tokens=self.line(),
+            figures=self.random.choice([{}, {"tokens_before": 5, "saturated": [{"tier": 1}]}]),
+        )
+
+    def release(self, _: str) -> None:
+        self.with_grant("release", lambda store, grant: store.release(grant))
+
+    def fail(self, _: str) -> None:
+        code = self.random.choice(["provider_unavailable", "tool_error", "no_gain"])
+        retry = self.random.choice([None, 0.0, 0.0, LONG])
+        self.with_grant(f"fail {retry}", lambda store, grant: store.fail(grant, code, 'it "broke"', retry))
+
+    def cancel(self, session_id: str) -> None:
+        turn_id = self.turn_id()
+        self.both(f"cancel {turn_id}", session_id, lambda store, of: store.cancel(session_id, turn_id))
+
+    def request_rotation(self, session_id: str) -> None:
+        self.both("request_rotation", session_id, lambda store, of: store.request_rotation(session_id, 'by "hand" ü'))
+
+    def cancel_rotation(self, session_id: str) -> None:
+        self.both("cancel_rotation", session_id, lambda store, of: store.cancel_rotation(session_id))
+
+    def close(self, session_id: str) -> None:
+        now = self.maybe(0.5)
+        self.both("close", session_id, lambda store, of: store.close(session_id, now=now))
+        if self.maybe(0.7):
+            self.purge(session_id)
+
+    def close_open_calls(self, session_id: str) -> None:
+        self.both("close_open_calls", session_id, lambda store, of: store.close_open_calls(session_id))
+
+    def dispose(self, session_id: str) -> None:
+        name = self.handle().handle
+        self.both(f"disposed {name!r}", session_id, lambda store, of: store.disposed(session_id, name))
+
+    def sweep(self, _: str) -> None:
+        def swept(store: SessionStore, of: Any) -> list[tuple[str, ...]]:
+            return sorted((item.session_id, item.kind, item.id) for item in store.due(0, limit=1_000))
+
+        self.both("sweep", "*", swept)
+
+    def purge(self, session_id: str) -> None:
+        """A first step, on which both agree that there is a tombstone; then until each has nothing left."""
+        self.both("purge", session_id, lambda store, of: store.purge(session_id, 0))
+        request = OpenRequest(session_id=session_id, agent=AgentRef(name="a", digest="d"), agent_json="{}")
+        self.both("open purged", session_id, lambda store, of: store.open(request))
+        for store in (self.rules, self.scripts):
+            while not store.purge(session_id, 7):
+                pass
+        self.open(session_id)
+
+
+@pytest.fixture
+def server(valkey_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(valkey_url) as client:
+        yield client
+
+
+@pytest.mark.parametrize("limits", [LASTING, PASSING], ids=["lasting", "passing"])
+@pytest.mark.parametrize("seed", range(6))
+def test_scripts_agree_with_rules(server: redis.Redis, namespace: str, seed: int, limits: Limits) -> None:
+    """On a real server the scripts answer every operation of a random walk as the rules do."""
+    scripts = RedisStore(server, namespace=namespace, limits=limits)
+    walk = Walk(MemoryStore(limits, time.time), scripts, random.Random(seed))
+    walk.go(400)
+    assert scripts.counters(0).get("unfinished", 0) == walk.rules.world.unfinished  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("seed", [100, 101])
+def test_fakeredis_agrees_with_rules(namespace: str, seed: int) -> None:
+    """The same on fakeredis, whose Lua is another."""
+    with fakeredis.FakeRedis(server=fakeredis.FakeServer()) as client:
+        walk = Walk(MemoryStore(LASTING, time.time), RedisStore(client, limits=LASTING), random.Random(seed))
+        walk.go(60)

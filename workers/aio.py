@@ -1,0 +1,218 @@
+"""The client for asyncio: the calls of `workers.blocking` on a few threads, and waiting without any.
+
+A process that awaits a thousand answers has one subscriber, a handful of threads and as many store connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import ParamSpec, Self, TypeVar
+
+from sessionlib.agent import Agent
+from sessionlib.entries import Entry
+from sessionlib.errors import AnswerTimeout
+from sessionlib.events import FINAL_KINDS, Reply
+from sessionlib.inputs import require_seconds
+from sessionlib.layout import Layout
+from sessionlib.stores.contract import Busy, Event, SessionView, TurnState
+from workers.blocking import LOOK_SECONDS, ClientSession, Connection, Sessions, Turn
+from workers.settings import Settings
+
+STORE_THREADS = 4
+"""Threads that talk to the store; with the subscriber and the broker's connection well below eight connections."""
+
+Parameters = ParamSpec("Parameters")
+Value = TypeVar("Value")
+
+
+class _Threads:
+    """Runs blocking calls of one client on its few threads."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store")
+
+    async def call(
+        self, function: Callable[Parameters, Value], *args: Parameters.args, **kw: Parameters.kwargs
+    ) -> Value:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args, **kw))
+
+    def close(self) -> None:
+        self._executor.shutdown()
+
+
+class AsyncSessions:
+    """The sessions of one store, for callers in an event loop. One per loop is enough."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._sessions, self._threads = Sessions(connection), _Threads()
+
+    @classmethod
+    def connect(
+        cls, store_url: str | None = None, *, agents: str | None = None, settings: Settings | None = None
+    ) -> Self:
+        """As `Sessions.connect`."""
+        return cls(Connection.to(settings or Settings.read(store_url=store_url, agents=agents)))
+
+    async def open(
+        self, session_id: str, agent: Agent | str, *, history: Sequence[Entry] = (), pin: bool = False
+    ) -> AsyncSession:
+        """As `Sessions.open`."""
+        opened = await self._threads.call(self._sessions.open, session_id, agent, history=history, pin=pin)
+        return AsyncSession(self._sessions.connection, opened, self._threads)
+
+    async def get(self, session_id: str) -> AsyncSession:
+        """As `Sessions.get`."""
+        found = await self._threads.call(self._sessions.get, session_id)
+        return AsyncSession(self._sessions.connection, found, self._threads)
+
+    async def aclose(self) -> None:
+        """End the threads and the subscription. Turns go on."""
+        await asyncio.to_thread(self._sessions.connection.hints.close)
+        await asyncio.to_thread(self._threads.close)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+class AsyncSession:
+    """One session, seen by a caller in an event loop. As `ClientSession`; `turn` is for callers in threads."""
+
+    def __init__(self, connection: Connection, session: ClientSession, threads: _Threads) -> None:
+        self._connection, self._session, self._threads = connection, session, threads
+        self.session_id, self.agent = session.session_id, session.agent
+
+    async def send(
+        self,
+        message: str | None = None,
+        *,
+        results: Mapping[str, str] | None = None,
+        turn_id: str | None = None,
+        busy: Busy | str = Busy.ENQUEUE,
+        timeout_seconds: float | None = None,
+    ) -> Reply:
+        """As `ClientSession.send`."""
+        turn = await self.submit(message, results=results, turn_id=turn_id, busy=busy)
+        return await turn.answer(timeout_seconds)
+
+    async def submit(
+        self,
+        message: str | None = None,
+        *,
+        results: Mapping[str, str] | None = None,
+        turn_id: str | None = None,
+        busy: Busy | str = Busy.ENQUEUE,
+    ) -> AsyncTurn:
+        """As `ClientSession.submit`."""
+        submit = self._session.submit
+        turn = await self._threads.call(submit, message, results=results, turn_id=turn_id, busy=busy)
+        return AsyncTurn(self._connection, turn, self._threads)
+
+    def get_turn(self, turn_id: str) -> AsyncTurn:
+        """As `ClientSession.get_turn`."""
+        return AsyncTurn(self._connection, self._session.get_turn(turn_id), self._threads)
+
+    async def layout(self) -> Layout:
+        """As `ClientSession.layout`."""
+        return await self._threads.call(self._session.layout)
+
+    async def view(self) -> SessionView:
+        """As `ClientSession.view`."""
+        return await self._threads.call(self._session.view)
+
+    async def rotate(self, reason: str = "asked") -> str:
+        """As `ClientSession.rotate`."""
+        return await self._threads.call(self._session.rotate, reason)
+
+    async def watch(self, after: str = "", timeout_seconds: float | None = None) -> AsyncIterator[Event]:
+        """As `ClientSession.watch`."""
+        last_news = time.monotonic()
+        async with _News(self._connection, self.session_id, "") as news:
+            while True:
+                for event in await self._threads.call(self._connection.store.audit, self.session_id, after):
+                    after, last_news = event.id, time.monotonic()
+                    yield event
+                left = LOOK_SECONDS if timeout_seconds is None else last_news + timeout_seconds - time.monotonic()
+                if left <= 0:
+                    return
+                await news.wait(min(LOOK_SECONDS, left))
+
+    async def close(self, *, now: bool = False) -> None:
+        """As `ClientSession.close`."""
+        await self._threads.call(self._session.close, now=now)
+
+    async def purge(self) -> None:
+        """As `ClientSession.purge`."""
+        await self._threads.call(self._session.purge)
+
+
+class AsyncTurn:
+    """A turn that was accepted. As `Turn`."""
+
+    def __init__(self, connection: Connection, turn: Turn, threads: _Threads) -> None:
+        self._connection, self._turn, self._threads = connection, turn, threads
+        self.session_id, self.turn_id = turn.session_id, turn.turn_id
+
+    async def answer(self, timeout_seconds: float | None = None) -> Reply:
+        """As `Turn.answer`."""
+        begun = time.monotonic()
+        if timeout_seconds is not None:
+            require_seconds("timeout_seconds", timeout_seconds)
+        async with _News(self._connection, self.session_id, self.turn_id) as news:
+            while True:
+                reply = await self._threads.call(self._turn.reply)
+                if reply is not None:
+                    return reply
+                waited = time.monotonic() - begun
+                if timeout_seconds is not None and waited >= timeout_seconds:
+                    raise AnswerTimeout(self.turn_id, waited)
+                await news.wait(
+                    LOOK_SECONDS if timeout_seconds is None else min(LOOK_SECONDS, timeout_seconds - waited)
+                )
+
+    async def events(self, after: str = "") -> AsyncIterator[Event]:
+        """As `Turn.events`."""
+        async with _News(self._connection, self.session_id, self.turn_id) as news:
+            while True:
+                found = self._connection.store.events
+                for event in await self._threads.call(found, self.session_id, self.turn_id, after):
+                    after = event.id
+                    yield event
+                    if event.kind in FINAL_KINDS:
+                        return
+                await news.wait(LOOK_SECONDS)
+
+    async def cancel(self) -> TurnState:
+        """As `Turn.cancel`."""
+        return await self._threads.call(self._turn.cancel)
+
+
+class _News:
+    """Hints of one turn, or of a session, as an event of the running loop."""
+
+    def __init__(self, connection: Connection, session_id: str, turn_id: str) -> None:
+        self._loop, self._event = asyncio.get_running_loop(), asyncio.Event()
+        self._listening = connection.hints.listening(session_id, turn_id, self._wake)
+
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._event.set)
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self._listening.__enter__)  # the first of a process waits for its subscription
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._listening.__exit__(None, None, None)
+
+    async def wait(self, seconds: float) -> None:
+        """Until there is news since the last wait, at most *seconds*."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._event.wait(), seconds)
+        self._event.clear()

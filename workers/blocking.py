@@ -1,0 +1,273 @@
+"""What callers use: open sessions, send turns, follow them; from threads here, from asyncio in `AsyncSessions`.
+
+sessions = Sessions.connect("redis://localhost:6379/0", agents="my_agents")
+session = sessions.open("customer-42", agent="support")
+print(session.send("Where is my parcel?").text)
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from sessionlib.agent import Agent
+from sessionlib.catalog import Catalog, load_catalog
+from sessionlib.entries import Entry
+from sessionlib.errors import AnswerTimeout, InvalidInput
+from sessionlib.events import FINAL_KINDS, Reply, reply_of
+from sessionlib.ids import require_id
+from sessionlib.inputs import busy_policy, open_request, require_seconds, turn_input
+from sessionlib.layout import Layout
+from sessionlib.stores.contract import (
+    Busy,
+    Event,
+    Opened,
+    SessionStore,
+    SessionView,
+    SubmitRequest,
+    Submitted,
+    TurnState,
+)
+from workers.app import make_app
+from workers.dispatch import PURGE, RUN_ROTATION, RUN_TURN, CeleryDispatch, Dispatch
+from workers.hints import Hints
+from workers.own_loop import OwnTurn
+from workers.settings import Settings
+from workers.store import RedisStore
+
+LOOK_SECONDS = 5.0
+"""How long a waiting caller relies on hints before it looks for itself: a hint may be lost (DESIGN 4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What a client is made of; tests hand in other parts."""
+
+    store: SessionStore
+    dispatch: Dispatch
+    hints: Hints
+    catalog: Catalog
+    retention_seconds: float | None = None
+
+    @classmethod
+    def to(cls, settings: Settings) -> Connection:
+        """Parts for *settings*; nothing is sent before the first call."""
+        catalog = load_catalog(settings.agents) if settings.agents else Catalog()
+        store = RedisStore.connect(settings)
+        return cls(store, CeleryDispatch(make_app(settings)), Hints(store), catalog, settings.retention_seconds)
+
+
+class Sessions:
+    """The sessions of one store. Safe to share between threads; one per process is enough."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    @classmethod
+    def connect(
+        cls, store_url: str | None = None, *, agents: str | None = None, settings: Settings | None = None
+    ) -> Self:
+        """Connect to a store; what is not given is read from the environment (`SESSIONLIB_*`).
+
+        Raises InvalidInput for a bad setting or agents file. The store is first asked at the first call.
+        """
+        return cls(Connection.to(settings or Settings.read(store_url=store_url, agents=agents)))
+
+    def open(
+        self, session_id: str, agent: Agent | str, *, history: Sequence[Entry] = (), pin: bool = False
+    ) -> ClientSession:
+        """Create a session or confirm it. *agent*: a description, or the name of one in the catalog.
+
+        With *history*, take over an existing conversation (a new session only): what is past the rotation line is
+        consolidated at once, in the background. A new version of the agent applies from the next turn; *pin* keeps the
+        version that the session has. Raises InvalidInput, CannotConverge, SessionClosed.
+        """
+        require_id("session_id", session_id)
+        described = self.connection.catalog.agent(agent) if isinstance(agent, str) else agent
+        request = open_request(session_id, described, history, pin, self.connection.retention_seconds)
+        opened = self.connection.store.open(request)
+        if opened.rotation_id:
+            self.connection.dispatch.send(RUN_ROTATION, session_id=session_id, rotation_id=opened.rotation_id)
+        return ClientSession(self.connection, session_id, self._followed(session_id, opened, described))
+
+    def get(self, session_id: str) -> ClientSession:
+        """A session that is there. Raises UnknownSession."""
+        agent_json = self.connection.store.agent_json(require_id("session_id", session_id))
+        return ClientSession(self.connection, session_id, self.connection.catalog.agent_from_description(agent_json))
+
+    def __iter__(self) -> Iterator[str]:
+        """Ids of all sessions, partition by partition."""
+        store = self.connection.store
+        for partition in range(store.partition_count):
+            cursor = ""
+            while True:
+                ids, cursor = store.sessions(partition, cursor)
+                yield from ids
+                if not cursor:
+                    break
+
+    def _followed(self, session_id: str, opened: Opened, described: Agent) -> Agent:
+        if opened.agent.digest == described.digest:
+            return described
+        return self.connection.catalog.agent_from_description(self.connection.store.agent_json(session_id))
+
+
+class ClientSession:
+    """One session, seen by a caller."""
+
+    def __init__(self, connection: Connection, session_id: str, agent: Agent) -> None:
+        self._connection, self.session_id, self.agent = connection, session_id, agent
+
+    def send(
+        self,
+        message: str | None = None,
+        *,
+        results: Mapping[str, str] | None = None,
+        turn_id: str | None = None,
+        busy: Busy | str = Busy.ENQUEUE,
+        timeout_seconds: float | None = None,
+    ) -> Reply:
+        """Submit a turn and wait for its answer. Raises what `submit` and `Turn.answer` raise."""
+        return self.submit(message, results=results, turn_id=turn_id, busy=busy).answer(timeout_seconds)
+
+    def submit(
+        self,
+        message: str | None = None,
+        *,
+        results: Mapping[str, str] | None = None,
+        turn_id: str | None = None,
+        busy: Busy | str = Busy.ENQUEUE,
+    ) -> Turn:
+        """Hand in a message, or the results of the calls that the turn before left open; returns at once.
+
+        *turn_id* is the idempotency key: the same id with the same input is the same turn, for
+        `idempotency_seconds` after it ended. Raises InvalidInput, InputTooLarge, TurnConflict, UnknownSession,
+        SessionClosed, SessionBusy, StoreUnavailable, StoreFull; nothing was changed then.
+        """
+        turn_id, submitted = self._submitted(message, results, turn_id, busy)
+        if submitted.is_dispatched:
+            self._connection.dispatch.send(RUN_TURN, session_id=self.session_id, turn_id=turn_id)
+        return Turn(self._connection, self.session_id, turn_id)
+
+    def turn(
+        self,
+        message: str | None = None,
+        *,
+        results: Mapping[str, str] | None = None,
+        turn_id: str | None = None,
+        timeout_seconds: float = 60.0,
+    ) -> OwnTurn:
+        """Take a turn in the caller's own loop: `messages()` to ask a model with, `commit(reply)` for each round.
+
+        The same lease, token and order as a worker's turn: waits at most *timeout_seconds* until the session's earlier
+        turns are done, then holds the lane until the last commit or the end of the `with` block.
+        """
+        turn_id, _ = self._submitted(message, results, turn_id, Busy.ENQUEUE)
+        return OwnTurn.begun(self._connection, self.session_id, turn_id, timeout_seconds)
+
+    def get_turn(self, turn_id: str) -> Turn:
+        """A turn that was submitted before, here or elsewhere."""
+        return Turn(self._connection, self.session_id, require_id("turn_id", turn_id))
+
+    def layout(self) -> Layout:
+        """What the next request is built from: records, carried input, live entries."""
+        return self._connection.store.snapshot(self.session_id).layout
+
+    def view(self) -> SessionView:
+        """The session's figures."""
+        return self._connection.store.view(self.session_id)
+
+    def rotate(self, reason: str = "asked") -> str:
+        """Request a rotation, whatever the fill; returns its id. `watch` yields its outcome."""
+        rotation_id = self._connection.store.request_rotation(self.session_id, reason)
+        self._connection.dispatch.send(RUN_ROTATION, session_id=self.session_id, rotation_id=rotation_id)
+        return rotation_id
+
+    def cancel_rotation(self) -> bool:
+        """Drop a pending or running rotation; whether there was one."""
+        return self._connection.store.cancel_rotation(self.session_id)
+
+    def watch(self, after: str = "", timeout_seconds: float | None = None) -> Iterator[Event]:
+        """The audit from the event *after* on, as it happens: rotations with their figures, versions, failures.
+
+        Ends after *timeout_seconds* without anything new; None waits for ever.
+        """
+        store, hints = self._connection.store, self._connection.hints
+        last_news = time.monotonic()
+        while True:
+            for event in store.audit(self.session_id, after):
+                after, last_news = event.id, time.monotonic()
+                yield event
+            left = None if timeout_seconds is None else last_news + timeout_seconds - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            hints.wait(self.session_id, "", min(LOOK_SECONDS, left or LOOK_SECONDS))
+
+    def close(self, *, now: bool = False) -> None:
+        """Take no new turns; accepted ones finish, or end as failed (`closed`) with *now*."""
+        self._connection.store.close(self.session_id, now=now)
+
+    def purge(self) -> None:
+        """Delete the session and all it ever held; bounded work at a time, the rest in the background."""
+        if not self._connection.store.purge(self.session_id):
+            self._connection.dispatch.send(PURGE, session_id=self.session_id)
+
+    def _submitted(
+        self, message: str | None, results: Mapping[str, str] | None, turn_id: str | None, busy: Busy | str
+    ) -> tuple[str, Submitted]:
+        turn_id = uuid.uuid4().hex if turn_id is None else require_id("turn_id", turn_id)
+        request = SubmitRequest(
+            session_id=self.session_id,
+            turn_id=turn_id,
+            input=turn_input(self.agent, message, results),
+            busy=busy_policy(busy),
+            timeout_seconds=self.agent.turn_timeout_seconds,
+            open_calls_seconds=self.agent.open_calls_seconds,
+        )
+        return turn_id, self._connection.store.submit(request)
+
+
+class Turn:
+    """A turn that was accepted. Whoever knows its id can ask for it, from any process."""
+
+    def __init__(self, connection: Connection, session_id: str, turn_id: str) -> None:
+        self._connection, self.session_id, self.turn_id = connection, session_id, turn_id
+
+    def answer(self, timeout_seconds: float | None = None) -> Reply:
+        """Wait for the answer. Raises TurnFailed, AnswerTimeout (the turn goes on), InvalidInput (a forgotten turn)."""
+        begun = time.monotonic()
+        if timeout_seconds is not None:
+            require_seconds("timeout_seconds", timeout_seconds)
+        while True:
+            reply = self.reply()
+            if reply is not None:
+                return reply
+            waited = time.monotonic() - begun
+            if timeout_seconds is not None and waited >= timeout_seconds:
+                raise AnswerTimeout(self.turn_id, waited)
+            left = LOOK_SECONDS if timeout_seconds is None else timeout_seconds - waited
+            self._connection.hints.wait(self.session_id, self.turn_id, min(LOOK_SECONDS, left))
+
+    def reply(self) -> Reply | None:
+        """The reply if there is one now. Raises TurnFailed, InvalidInput (a forgotten turn)."""
+        view = self._connection.store.turn(self.session_id, self.turn_id)
+        if view is None:
+            raise InvalidInput("turn_id", self.turn_id, "is not known: never submitted, or forgotten since it ended")
+        return reply_of(view) if view.state.is_finished else None
+
+    def events(self, after: str = "") -> Iterator[Event]:
+        """What the turn reports, from the event *after* on, up to its last event."""
+        while True:
+            for event in self._connection.store.events(self.session_id, self.turn_id, after):
+                after = event.id
+                yield event
+                if event.kind in FINAL_KINDS:
+                    return
+            self._connection.hints.wait(self.session_id, self.turn_id, LOOK_SECONDS)
+
+    def cancel(self) -> TurnState:
+        """End the turn if it is not finished; its committed rounds stay. A second call is harmless."""
+        return self._connection.store.cancel(self.session_id, self.turn_id)

@@ -1,0 +1,110 @@
+"""How a process reaches the store: one client, one bounded pool, errors translated once."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import ParseResult, unquote, urlparse
+
+import redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
+
+from sessionlib.errors import InvalidInput, StoreError, StoreFull, StoreUnavailable
+
+Client = redis.Redis | redis.RedisCluster
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 10.0
+"""The largest script takes milliseconds; a server that is silent for so long is gone or stopped."""
+POOL_WAIT_SECONDS = 20.0
+"""How long a thread waits for a free connection: longer than all retries of the one that holds it."""
+HEALTH_CHECK_SECONDS = 30
+"""A connection unused for so long is tried before it is used: firewalls drop silent ones."""
+RETRIES = 3
+RETRY_FIRST_SECONDS, RETRY_LAST_SECONDS = 0.05, 1.0
+SENTINEL_PORT = 26_379
+
+UNAVAILABLE_PREFIXES = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
+"""Error codes of a server that is there but takes no writes now (redis.io, protocol errors)."""
+
+
+class BlockingSentinelPool(SentinelConnectionPool, redis.BlockingConnectionPool):
+    """Asks the Sentinels for the primary, and makes a thread wait for a free connection instead of failing."""
+
+
+def client_for(url: str, *, sentinel_name: str = "mymaster", connections: int = 64) -> Client:
+    """A client for a store's URL with at most *connections* connections, none of them opened yet.
+
+    redis-py opens a pool anew in a forked child, so a client may be made before the fork. Raises InvalidInput.
+    """
+    scheme = urlparse(url.partition(";")[0]).scheme
+    options = {"retry": _retry(), "socket_connect_timeout": CONNECT_SECONDS, "socket_timeout": ANSWER_SECONDS}
+    if scheme in ("sentinel", "redis+sentinel"):
+        return _sentinel_client(url, sentinel_name, connections, options)
+    if scheme in ("redis+cluster", "rediss+cluster"):
+        plain = url.replace("+cluster", "", 1)
+        return redis.RedisCluster.from_url(plain, max_connections=connections, **options)
+    if scheme not in ("redis", "rediss", "unix"):
+        raise InvalidInput("store_url", scheme, "must be redis, rediss, unix, sentinel or redis+cluster")
+    pool = redis.BlockingConnectionPool.from_url(
+        url,
+        max_connections=connections,
+        timeout=POOL_WAIT_SECONDS,
+        health_check_interval=HEALTH_CHECK_SECONDS,
+        **(options if scheme != "unix" else {"retry": _retry(), "socket_timeout": ANSWER_SECONDS}),
+    )
+    return redis.Redis.from_pool(pool)
+
+
+def _retry() -> Retry:
+    """Every script sent twice is done once, so that a lost reply may always be asked for again."""
+    return Retry(ExponentialWithJitterBackoff(base=RETRY_FIRST_SECONDS, cap=RETRY_LAST_SECONDS), RETRIES)
+
+
+def _sentinel_client(url: str, name: str, connections: int, options: dict[str, Any]) -> redis.Redis:
+    """`sentinel://:password@host:26379/0;sentinel://other:26379`: user, password and database are the primary's."""
+    places = [urlparse(part) for part in url.split(";") if part]
+    sentinels = [(place.hostname or "localhost", place.port or SENTINEL_PORT) for place in places]
+    pool = BlockingSentinelPool(  # type: ignore[no-untyped-call]
+        name,
+        Sentinel(sentinels, sentinel_kwargs=options),  # type: ignore[no-untyped-call]
+        max_connections=connections,
+        timeout=POOL_WAIT_SECONDS,
+        health_check_interval=HEALTH_CHECK_SECONDS,
+        **_primary_options(places[0]),
+        **options,
+    )
+    return redis.Redis.from_pool(pool)
+
+
+def _primary_options(place: ParseResult) -> dict[str, Any]:
+    database = place.path.strip("/").rpartition("/")[2] or "0"
+    return {
+        "username": unquote(place.username) if place.username else None,
+        "password": unquote(place.password) if place.password else None,
+        "db": int(database) if database.isdigit() else 0,
+    }
+
+
+@contextmanager
+def store_errors() -> Generator[None]:
+    """Turn redis-py's errors into ours: worth another try, full, or neither."""
+    try:
+        yield
+    except redis.OutOfMemoryError as exc:
+        raise StoreFull(f"the store is out of memory and takes no new sessions or turns: {exc}") from exc
+    except (redis.ConnectionError, redis.TimeoutError) as exc:
+        raise StoreUnavailable(f"the store cannot be reached: {exc}") from exc
+    except redis.RedisError as exc:
+        if is_passing(exc):
+            raise StoreUnavailable(f"the store takes no writes now: {exc}") from exc
+        raise StoreError(f"the store refused: {exc}") from exc
+
+
+def is_passing(exc: redis.RedisError) -> bool:
+    """Whether the server will answer again by itself. redis-py cuts some codes from the text and names the class."""
+    passing = (redis.ReadOnlyError, redis.exceptions.MasterDownError, redis.exceptions.ClusterError)
+    return isinstance(exc, passing) or str(exc).startswith(UNAVAILABLE_PREFIXES)

@@ -1,0 +1,94 @@
+#!lua flags=allow-oom
+-- Record a round of the turn at work, and drop its steps; with an answer, end the turn.
+-- KEYS of the session   ARGV[1] lane, [2] token, [3] turn id, [4] commit token, [5] round, [6] epoch it was built on,
+-- [7] tokens of its entries, [8] index of the turn's input among them (-1: none), [9] "1" if they answer the open calls,
+-- [10] calibration, [11] line tokens, [12] trim (JSON), [13] name of the handle (JSON, "" without), [14] handle (JSON),
+-- [15] answer (JSON, "" without), [16] its open calls (JSON lines), [17] their ids (as in submit),
+-- [18…] elements of the live list
+-- Returns {"held", epoch, layout token, next turn or "", rotation to dispatch or "", "1" if a disposal is due}, or LOST.
+-- The answer, its event and its hint go out in here: a caller never waits for a second message.
+-- Sent twice, the second finds its commit token on the turn and answers alike.
+local lane, token, id, commit_token, round, epoch, tokens, input_index, closes_calls, calibration, line_tokens, trim,
+  handle_name, handle, answer, open_calls, open_call_ids = unpack(ARGV, 1, 17)
+round, tokens, input_index, line_tokens = tonumber(round), tonumber(tokens), tonumber(input_index), tonumber(line_tokens)
+
+local function committed(head)
+  return {
+    "held", get(head, "epoch"), get(head, "layout_token"), ready_turn(head) or "", unclaimed_rotation(head),
+    get(head, "disposal_is_due"),
+  }
+end
+
+local function append_entries(head, turn)
+  local first = number(head, "next_seq")
+  local last = first + #ARGV - 18
+  if round == 0 then
+    set(turn, "first_seq", first)
+    if input_index >= 0 then set(turn, "input_seq", first + input_index) end
+  end
+  for from = 18, #ARGV, 1000 do call("RPUSH", LIVE, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
+  set(head, "next_seq", last + 1)
+  set(turn, "last_seq", last)
+  add(head, "live_tokens", tokens)
+  set(head, "tail_token", commit_token)
+end
+
+-- What was learned about an older epoch is not stored; a handle that nobody will use again is let go of.
+local function keep_handle(head)
+  local held = get(head, "handle_name")
+  if get(head, "epoch") ~= epoch then
+    local is_known = handle_name == held or is_disposed(head, handle_name)
+    if handle_name ~= "" and not is_known then dispose(head, handle_name, handle, "") end
+    return
+  end
+  if held ~= "" and held ~= handle_name then dispose(head, held, get(head, "handle"), "") end
+  set(head, "trim", trim)
+  set(head, "handle_name", handle_name)
+  set(head, "handle", handle)
+end
+
+local function leave_calls_open(head, turn)
+  if open_calls == "" then return end
+  set(head, "open_calls", open_calls)
+  set(head, "open_call_ids", open_call_ids)
+  set(head, "abandoned", "")
+  make_due("open_calls", "", NOW + number(turn, "open_calls_seconds"))
+end
+
+local function end_answered(head, turn)
+  local rotations = "[" .. string.gsub(get(head, "outcomes"), "\n", ",") .. "]"
+  set(turn, "answer", answer)
+  set(turn, "rotations", rotations)
+  set(head, "outcomes", "")
+  leave_calls_open(head, turn)
+  local data = '{"answer":' .. answer .. ',"rotations":' .. rotations .. "}"
+  end_turn(head, turn, {state = "answered", kind = "answered", data = data})
+end
+
+local head, turn = load(HEAD), load_turn(id)
+if not is_there(head) then return LOST end
+if get(turn, "commit_token") == commit_token then return committed(head) end
+if not holds(head, "turn", token, id) or number(turn, "rounds") ~= round then return LOST end
+
+append_entries(head, turn)
+if closes_calls == "1" then
+  not_due("open_calls", "")
+  for _, field in ipairs({"open_calls", "open_call_ids", "abandoned"}) do set(head, field, "") end
+end
+if tonumber(calibration) > number(head, "calibration") then set(head, "calibration", calibration) end
+keep_handle(head)
+add(turn, "step_base", call("LLEN", STEPS.turn))
+call("DEL", STEPS.turn)
+set(turn, "rounds", round + 1)
+set(turn, "progress", "1")
+set(turn, "commit_token", commit_token)
+tell(id, "round", '{"round":' .. text(round) .. ',"tokens":' .. text(tokens) .. "}")
+if answer ~= "" then
+  end_answered(head, turn)
+else
+  renew(head, "turn")
+  save(turn)
+end
+check_line(head, line_tokens)
+save_head(head)
+return committed(head)

@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- Save a step of a lane's work, if the caller still holds the lane.
+-- KEYS of the session   ARGV[1] lane, [2] token, [3] work id, [4] position (counted over the whole work), [5] step (JSON)
+-- Returns {"held", number of steps, committed rounds included}; LOST too when the position would leave a gap.
+-- Sent twice, the second finds its step there.
+local lane, token, id, position = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+
+local head = load(HEAD)
+if not holds(head, lane, token, id) then return LOST end
+local work, prefix = work_and_prefix(head, lane)
+local saved = number(work, prefix .. "step_base") + call("LLEN", STEPS[lane])
+if position > saved then return LOST end
+if position == saved then
+  call("RPUSH", STEPS[lane], ARGV[5])
+  set(work, prefix .. "progress", "1")
+  saved = saved + 1
+end
+if lane == "turn" then save(work) end
+renew(head, lane)
+save_head(head)
+return {"held", saved}

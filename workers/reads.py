@@ -1,0 +1,139 @@
+"""What can be asked of the Redis store; nothing here writes to a session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sessionlib.errors import InvalidInput, StoreCorrupt, UnknownSession
+from sessionlib.ids import require_id
+from sessionlib.stores.contract import Chunk, Event, Handle, Limits, SessionView, Snapshot, TurnView
+from workers import wire
+from workers.connection import Client, store_errors
+from workers.keys import Keys
+from workers.scripts import Argument, Scripts
+
+
+class StoreReads:
+    """A client with its keys and scripts, and the reading half of SessionStore."""
+
+    def __init__(
+        self, client: Client, *, namespace: str = "sl", partitions: int = 1, limits: Limits | None = None
+    ) -> None:
+        """Sends nothing. The number of partitions is compared with the stored one at the first call."""
+        self.limits = limits or Limits()
+        self.partition_count = partitions
+        self.client: Any = client  # redis-py types every reply as bytes or text; ours are bytes
+        self.keys = Keys(namespace, partitions)
+        self._scripts = Scripts(client, self.keys.hints, self.limits)
+        self._is_checked = False
+
+    def check(self) -> None:
+        """Store the number of partitions at the very first start, compare it at every other.
+
+        Raises InvalidInput naming both if they differ: sessions would be looked for where they are not.
+        """
+        with store_errors():
+            self.client.set(self.keys.partitions, self.partition_count, nx=True)
+            stored = int(self.client.get(self.keys.partitions) or 0)
+        if stored != self.partition_count:
+            rule = f"must be {stored}, as at the first start of namespace {self.keys.namespace}"
+            raise InvalidInput("partitions", self.partition_count, rule)
+        self._is_checked = True
+
+    def close_connections(self) -> None:
+        """Give the connections back to the system."""
+        self.client.close()
+
+    def _run(self, name: str, session_id: str, *args: Argument) -> Any:
+        """Run a script on a session."""
+        keys = self.keys.of_session(require_id("session_id", session_id))
+        self._check_once()
+        return self._scripts.run(name, keys, *args)
+
+    def _check_once(self) -> None:
+        if not self._is_checked:
+            self.check()
+
+    def snapshot(self, session_id: str, known: Snapshot | None = None) -> Snapshot:
+        reply = self._run("snapshot", session_id, *wire.known_arguments(session_id, known))
+        if reply is None:
+            raise UnknownSession(session_id)
+        return wire.read_snapshot(session_id, wire.fields_of(reply[0]), reply[1:], known)
+
+    def turn(self, session_id: str, turn_id: str) -> TurnView | None:
+        fields = wire.fields_of(self._run("turn", session_id, require_id("turn_id", turn_id)))
+        return wire.read_turn(turn_id, fields) if fields else None
+
+    def view(self, session_id: str) -> SessionView:
+        return wire.read_view(session_id, self._view(session_id))
+
+    def handles_to_dispose(self, session_id: str) -> Sequence[Handle]:
+        try:
+            return wire.read_handles(wire.fields_of(self._view(session_id)[1]))
+        except UnknownSession:
+            return ()
+
+    def _view(self, session_id: str) -> Sequence[Any]:
+        reply = self._run("view", session_id)
+        if reply is None:
+            raise UnknownSession(session_id)
+        view: Sequence[Any] = reply
+        return view
+
+    def agent_json(self, session_id: str) -> str:
+        """Two reads: a description never changes under its digest, and is never deleted."""
+        digest = self.view(session_id).agent.digest
+        with store_errors():
+            description = self.client.hget(self.keys.agents(self.keys.partition(session_id)), digest)
+        if description is None:
+            raise StoreCorrupt(f"session {session_id} follows agent version {digest}, which is not stored")
+        return str(description.decode())
+
+    def events(self, session_id: str, turn_id: str, after: str = "", limit: int = 1_000) -> Sequence[Event]:
+        require_id("session_id", session_id)
+        return self._stream(self.keys.events(session_id, require_id("turn_id", turn_id)), after, limit)
+
+    def audit(self, session_id: str, after: str = "", limit: int = 1_000) -> Sequence[Event]:
+        return self._stream(self.keys.audit(require_id("session_id", session_id)), after, limit)
+
+    def _stream(self, key: str, after: str, limit: int) -> Sequence[Event]:
+        self._check_once()
+        with store_errors():
+            return wire.read_events(self.client.xrange(key, min=f"({after}" if after else "-", count=limit))
+
+    def sessions(self, partition: int, cursor: str = "", limit: int = 100) -> tuple[Sequence[str], str]:
+        """Ids in the order of their bytes; the cursor is the last id of a page."""
+        self._require_partition(partition)
+        start = f"({cursor}" if cursor else "-"
+        with store_errors():
+            found = self.client.zrangebylex(self.keys.index(partition), start, "+", start=0, num=limit + 1)
+        ids = [raw.decode() for raw in found]
+        return ids[:limit], ids[limit - 1] if len(ids) > limit else ""
+
+    def chunks(self, session_id: str, first_seq: int = 1, last_seq: int | None = None) -> Sequence[Chunk]:
+        """Chunks lie in order and never overlap, by their last sequence number: the span ends in one more at most."""
+        key = self.keys.archive(require_id("session_id", session_id))
+        self._check_once()
+        with store_errors():
+            if last_seq is None:
+                return [wire.read_chunk(raw) for raw in self.client.zrangebyscore(key, first_seq, "+inf")]
+            inside = self.client.zrangebyscore(key, first_seq, last_seq)
+            beyond = self.client.zrangebyscore(key, f"({last_seq}", "+inf", start=0, num=1)
+        chunks = [wire.read_chunk(raw) for raw in (*inside, *beyond)]
+        return [chunk for chunk in chunks if chunk.last_seq >= first_seq and chunk.first_seq <= last_seq]
+
+    def counters(self, partition: int) -> dict[str, int]:
+        """Figures of a partition: `unfinished` turns, `sessions`, turns by end state, `rotations`, `fill:<tenths>`.
+
+        `fill:7` counts sessions whose conversation takes seven tenths of their rotation line, `fill:10` those past it.
+        """
+        self._require_partition(partition)
+        with store_errors():
+            counted = self.client.hgetall(self.keys.counters(partition))
+        return {name.decode(): int(value) for name, value in counted.items()}
+
+    def _require_partition(self, partition: int) -> None:
+        if not 0 <= partition < self.partition_count:
+            raise InvalidInput("partition", partition, f"must be below {self.partition_count}")
+        self._check_once()

@@ -1,0 +1,236 @@
+"""What travels between the typed store and its scripts: values as text, replies as values.
+
+Lua carries entries, inputs and answers without reading them. What it must compare or cut off stands before a newline,
+which no JSON of ours holds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sessionlib.codec import decode, decode_step, encode, restore
+from sessionlib.entries import Entry
+from sessionlib.layout import Carried, Layout, Record
+from sessionlib.providers.contract import CallRequest
+from sessionlib.stores.contract import (
+    AgentRef,
+    Answer,
+    Chunk,
+    Event,
+    Grant,
+    Handle,
+    Lane,
+    SessionState,
+    SessionView,
+    Snapshot,
+    Trim,
+    TurnInput,
+    TurnState,
+    TurnView,
+)
+from sessionlib.transcript import Transcript
+
+Fields = Mapping[str, str]
+
+
+def fields_of(flat: Sequence[bytes]) -> dict[str, str]:
+    """A hash as scripts return it: field, value, field, value."""
+    words = [word.decode() for word in flat]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def call_ids(ids: Iterable[str]) -> str:
+    """A set of call ids as one text, so that Lua can compare it; "" for none."""
+    ordered = sorted(ids)
+    return json.dumps(ordered) if ordered else ""
+
+
+def element(entry: Entry, tokens: int, commit_token: str) -> str:
+    """An entry as it lies in the live list: encoded once, when it is recorded."""
+    return f"{tokens}\n{commit_token}\n{encode(entry)}"
+
+
+def read_element(raw: bytes) -> tuple[Entry, int]:
+    tokens, _, text = raw.split(b"\n", 2)
+    return decode(Entry, text), int(tokens)
+
+
+def lines(values: Iterable[object]) -> str:
+    return "\n".join(encode(value) for value in values)
+
+
+def read_calls(text: str) -> tuple[CallRequest, ...]:
+    return tuple(decode(CallRequest, line) for line in text.split("\n")) if text else ()
+
+
+def step(name: str, result: object) -> str:
+    return f"{json.dumps(name)}\n{encode(result)}"
+
+
+def known_arguments(session_id: str, known: Snapshot | None) -> tuple[str, int, int, str]:
+    """What a worker has already: layout token, first and next sequence number (0: none), token of the last entry."""
+    if known is None or known.session_id != session_id:
+        return "none", 0, 0, ""
+    live = known.layout.live
+    return known.layout_token, live.first_seq, live.next_seq if live else 0, known.tail_token
+
+
+def read_snapshot(session_id: str, head: Fields, parts: Sequence[Any], known: Snapshot | None) -> Snapshot:
+    """A snapshot from its head, the other parts of a script's reply, and what the worker has already."""
+    layout, first_seq, elements = parts
+    if layout is None and known is not None:
+        records, carried = known.layout.records, known.layout.carried
+    else:
+        records, carried = _records(layout[0]), _carried(layout[1])
+    return Snapshot(
+        session_id=session_id,
+        agent=_agent(head),
+        epoch=int(head["epoch"]),
+        layout=Layout(records, carried, _live(int(head["live_from"]), int(first_seq), elements, known)),
+        layout_token=head.get("layout_token", ""),
+        tail_token=head.get("tail_token", ""),
+        calibration=float(head["calibration"]),
+        trim=_trim(head),
+        handle=decode(Handle, head["handle"]) if head.get("handle") else None,
+        open_calls=read_calls(head.get("open_calls", "")),
+        abandoned=head.get("abandoned", ""),
+    )
+
+
+def _live(live_from: int, first_seq: int, elements: Sequence[bytes], known: Snapshot | None) -> Transcript:
+    """What is known from *live_from* on, and after it the entries that were sent, *first_seq* the first of them."""
+    kept = Transcript(first_seq=live_from)
+    if known is not None and first_seq > live_from:
+        cached = known.layout.live
+        kept = cached if cached.first_seq == live_from else cached.split_at(live_from - cached.first_seq)[1]
+    newer = [read_element(raw) for raw in elements]
+    return kept.append([entry for entry, _ in newer], [tokens for _, tokens in newer])
+
+
+def _records(raw: bytes | None) -> tuple[Record, ...]:
+    return tuple(decode(Record, line) for line in raw.split(b"\n")) if raw else ()
+
+
+def _carried(raw: bytes | None) -> Carried | None:
+    if not raw:
+        return None
+    seq, _, rest = raw.partition(b"\n")
+    return Carried(int(seq), *read_element(rest))
+
+
+def _agent(head: Fields) -> AgentRef:
+    return AgentRef(name=head["agent_name"], digest=head["agent_digest"], is_pinned=head.get("pinned") == "1")
+
+
+def _trim(head: Fields) -> Trim:
+    return decode(Trim, head["trim"]) if head.get("trim") else Trim()
+
+
+def read_grant(session_id: str, lane: Lane, token: str, reply: Sequence[Any], known: Snapshot | None) -> Grant:
+    _, now, parts, steps, turn_flat = reply
+    head = fields_of(parts[0])
+    work, prefix = (fields_of(turn_flat), "") if lane is Lane.TURN else (head, "rotation:")
+    return Grant(
+        session_id=session_id,
+        lane=lane,
+        token=token,
+        work_id=head["turn:work" if lane is Lane.TURN else "rotation"],
+        deadline=float(work[f"{prefix}deadline"]),
+        now=float(now),
+        attempt=int(work[f"{prefix}attempts"]),
+        snapshot=read_snapshot(session_id, head, parts[1:], known),
+        steps=tuple(_read_step(raw) for raw in steps),
+        step_base=_count(work, f"{prefix}step_base"),
+        input=decode(TurnInput, work["input"]) if lane is Lane.TURN else None,
+        first_round=_count(work, "rounds"),
+        input_seq=_count(work, "input_seq"),
+        boundary_seq=_count(work, "rotation:boundary"),
+        reason=work.get("rotation:reason", ""),
+    )
+
+
+def _count(fields: Fields, name: str) -> int:
+    """A number that a hash has, or 0: scripts clear a field with ""."""
+    return int(fields.get(name) or 0)
+
+
+def _read_step(raw: bytes) -> tuple[str, Any]:
+    name, _, text = raw.partition(b"\n")
+    return json.loads(name), decode_step(text)
+
+
+def read_turn(turn_id: str, turn: Fields) -> TurnView:
+    answer = turn.get("answer")
+    return TurnView(
+        turn_id=turn_id,
+        state=TurnState(turn["state"]),
+        answer=restore(Answer, json.loads(answer)) if answer else None,
+        error_code=turn.get("error_code", ""),
+        error=turn.get("error", ""),
+        rotations=tuple(json.loads(turn.get("rotations") or "[]")),
+        attempt=_count(turn, "attempts"),
+        round_count=_count(turn, "rounds"),
+        first_seq=_count(turn, "first_seq"),
+        last_seq=_count(turn, "last_seq"),
+        submitted_at=float(turn["submitted"]),
+        finished_at=float(turn.get("finished", 0.0)),
+    )
+
+
+def read_view(session_id: str, reply: Sequence[Any]) -> SessionView:
+    now, flat, queued = reply
+    head = fields_of(flat)
+    return SessionView(
+        session_id=session_id,
+        state=SessionState(head["state"]),
+        agent=_agent(head),
+        epoch=int(head["epoch"]),
+        next_seq=int(head["next_seq"]),
+        live_from=int(head["live_from"]),
+        live_tokens=int(head["live_tokens"]),
+        record_tokens=int(head["record_tokens"]),
+        carried_tokens=int(head["carried_tokens"]),
+        calibration=float(head["calibration"]),
+        trim=_trim(head),
+        queued=tuple(raw.decode() for raw in queued),
+        running=head.get("turn:work") or None,
+        rotation_id=head.get("rotation") or None,
+        rotation_state=_rotation_state(head, float(now)),
+        open_calls=read_calls(head.get("open_calls", "")),
+        created_at=float(head["created"]),
+        updated_at=float(head["updated"]),
+        archived_bytes=_count(head, "archived_bytes"),
+    )
+
+
+def _rotation_state(head: Fields, now: float) -> str:
+    if head.get("rotation"):
+        return "running" if float(head.get("rotation:lease") or 0) > now else "pending"
+    is_backing_off = float(head.get("backoff_until") or 0) > now
+    return f"backing off: {head.get('backoff_reason', '')}" if is_backing_off else ""
+
+
+def read_handles(head: Fields) -> tuple[Handle, ...]:
+    """Handles that wait for no turn, oldest first."""
+    parts = [line.split("\t") for line in head.get("disposals", "").split("\n") if line]
+    return tuple(decode(Handle, text) for waits_for, _, text in parts if not waits_for)
+
+
+def read_events(stream: Iterable[tuple[bytes, Mapping[bytes, bytes]]]) -> list[Event]:
+    """Entries of a stream. Its ids begin with the server's time in milliseconds."""
+    return [
+        Event(
+            id=event_id.decode(),
+            kind=fields[b"kind"].decode(),
+            data=json.loads(fields[b"data"]),
+            at=int(event_id.partition(b"-")[0]) / 1_000,
+        )
+        for event_id, fields in stream
+    ]
+
+
+def read_chunk(raw: bytes) -> Chunk:
+    first_seq, last_seq, epoch, data = raw.split(b"\n", 3)
+    return Chunk(first_seq=int(first_seq), last_seq=int(last_seq), epoch=int(epoch), data=data)
