@@ -115,6 +115,13 @@ def read_toml(path: Path, environment: Mapping[str, str]) -> Parts:
     return agents, providers
 
 
+def within(place: str, exc: InvalidInput) -> InvalidInput:
+    """The same fault, its field named from further out."""
+    named = InvalidInput(f"{place}{exc.field}", "", exc.rule)
+    named.value = exc.value  # shortened already
+    return named
+
+
 def _parts_of(module: ModuleType) -> Parts:
     listed, providers = getattr(module, "AGENTS", None), getattr(module, "PROVIDERS", {})
     if not isinstance(listed, Iterable):
@@ -172,7 +179,7 @@ def _toml_provider(
         try:
             return settings.provider(directory, environment)
         except InvalidInput as exc:
-            raise InvalidInput(f"providers.{name}.{exc.field}", exc.value, exc.rule) from None
+            raise within(f"providers.{name}.", exc) from None
 
     return make
 

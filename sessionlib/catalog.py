@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
 from sessionlib.agent import Agent
-from sessionlib.agents_file import read_module, read_python, read_toml
+from sessionlib.agents_file import read_module, read_python, read_toml, within
 from sessionlib.counters import counter_named
 from sessionlib.errors import InvalidInput, StoreCorrupt
 from sessionlib.providers.contract import Provider, ToolDeclaration
@@ -133,14 +133,7 @@ def load_catalog(spec: str, environment: Mapping[str, str] | None = None) -> Cat
             return Catalog(*read_toml(path, environment or {}))
         return Catalog(*(read_python(path) if path.suffix == ".py" or "/" in spec else read_module(spec)))
     except InvalidInput as exc:
-        _name_file(exc, spec)
-
-
-def _name_file(exc: InvalidInput, spec: str) -> NoReturn:
-    """Raise *exc* again with the file before its field."""
-    named = InvalidInput(f"{spec}: {exc.field}", "", exc.rule)
-    named.value = exc.value
-    raise named from exc.__cause__
+        raise within(f"{spec}: ", exc) from None
 
 
 def _made(source: ProviderSource) -> Provider:

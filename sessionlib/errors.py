@@ -26,6 +26,8 @@ SessionError
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 
 class SessionError(Exception):
     """Base of every error raised on purpose. `code` names the kind where content may not appear."""
@@ -245,6 +247,16 @@ class AnswerTimeout(SessionError, TimeoutError):
 
     def __str__(self) -> str:
         return f"turn {self.turn_id} had no answer after {self.waited_seconds:g} s; it goes on, ask again by its id"
+
+
+def place_of(error: BaseException) -> str:
+    """Where an error was raised, as `turn.py:88`: for logs and reasons, where its own text may quote content."""
+    traceback = error.__traceback__
+    if traceback is None:
+        return "?"
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return f"{PurePath(traceback.tb_frame.f_code.co_filename).name}:{traceback.tb_lineno}"
 
 
 def shorten(value: object, limit: int = 80) -> str:

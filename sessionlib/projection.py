@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from sessionlib.entries import Entry, EntryKind
 from sessionlib.layout import LARGEST_SPAN
@@ -40,8 +41,12 @@ class Projection:
 
     def project(self, entry: Entry, seq: int) -> Entry:
         """*entry* as it is sent: itself, or a tool result above the cap as head, pointer and tail within the cap."""
-        if entry.kind is not EntryKind.TOOL_RESULT or not exceeds(entry, self.cap_tokens, self.counter):
+        if entry.kind is not EntryKind.TOOL_RESULT or _is_surely_within(entry, self.cap_tokens):
             return entry
+        return _projected(self, entry, seq)
+
+    def shortened(self, entry: Entry, seq: int) -> Entry:
+        """Head, pointer and tail of a tool result, within the cap."""
         text, stride = entry.text, max(1, self.cap_tokens * 4 // STRIDES)
         room_tokens = self.cap_tokens - self.counter.entry(replace(entry, text=self._gap(len(text), seq)))
         head_tokens = int(room_tokens * HEAD_FRACTION)
@@ -91,6 +96,13 @@ class Projection:
         return taken
 
 
+@lru_cache(maxsize=256)
+def _projected(projection: Projection, entry: Entry, seq: int) -> Entry:
+    """Remembered, since a long result is sent again in each request of its session."""
+    is_within = not exceeds(entry, projection.cap_tokens, projection.counter)
+    return entry if is_within else projection.shortened(entry, seq)
+
+
 def sent_size(entry: Entry, cap_tokens: int, counter: Counter) -> int:
     """Tokens of an entry as it is sent, at most: a result above *cap_tokens* counts for the cap."""
     if entry.kind is not EntryKind.TOOL_RESULT or not exceeds(entry, cap_tokens, counter):
@@ -102,12 +114,17 @@ def sent_size(entry: Entry, cap_tokens: int, counter: Counter) -> int:
 
 def exceeds(entry: Entry, cap_tokens: int, counter: Counter) -> bool:
     """Whether a whole entry takes more than *cap_tokens*, without counting more of it than that takes."""
-    if len(entry.text) <= cap_tokens and len(message_json(entry).encode()) <= cap_tokens:
-        return False  # no token is shorter than a byte
+    if _is_surely_within(entry, cap_tokens):
+        return False
     enough = cap_tokens * ENOUGH_CHARACTERS_PER_TOKEN
     if len(entry.text) > enough and counter.text(_escaped(entry.text[:enough])) > cap_tokens:
         return True
     return counter.entry(entry) > cap_tokens
+
+
+def _is_surely_within(entry: Entry, cap_tokens: int) -> bool:
+    """Whether a look at its length is enough: no token is shorter than a byte."""
+    return len(entry.text) <= cap_tokens and len(message_json(entry).encode()) <= cap_tokens
 
 
 def _escaped(text: str) -> str:

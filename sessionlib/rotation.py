@@ -34,6 +34,9 @@ SHOWN_FRACTION = 0.5
 EXTRACTIVE_RATIO = 0.5
 """What the extractive summarizer leaves of a source: below what a policy takes, so that it ends the escalation."""
 
+ROUNDING = 1e-6
+"""A budget divided by a source and multiplied by it again may fall a hair short of itself."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotationOutcome:
@@ -115,7 +118,7 @@ def rotate(
 
     Raises Cancelled before and after any effect, and with nothing to do; lets out what an effect raises.
     """
-    _check(cancelled)
+    _stop_if_cancelled(cancelled)
     shown_tokens = max(1, math.floor(summarizer_window_tokens * SHOWN_FRACTION))
     consolidations = _Consolidations(
         plan=plan, policy=policy, shown_tokens=shown_tokens, cancelled=cancelled, extract=extract
@@ -151,7 +154,7 @@ def _decided(consolidations: _Consolidations) -> Steps[Rotated]:
         answer = yield from consolidations.settle(request)
 
 
-def _check(cancelled: Callable[[], bool]) -> None:
+def _stop_if_cancelled(cancelled: Callable[[], bool]) -> None:
     if cancelled():
         raise Cancelled("the rotation was cancelled")
 
@@ -176,17 +179,17 @@ class _Consolidations:
         """Fold the request's material, chunk by chunk, into one accepted text."""
         previous_tokens = self._tokens(request.previous_record)
         source_tokens = previous_tokens + self._tokens(request.material)
-        allowed_tokens = math.floor(self.policy.accepted_ratio(request, self.plan) * source_tokens)
+        allowed_tokens = math.floor(self.policy.accepted_ratio(request, self.plan) * source_tokens + ROUNDING)
         folded, rest = _Folded(request.previous_record), request.material
         if previous_tokens > self.shown_tokens // 2:  # a record that large leaves no room beside it
             folded, rest = _Folded(""), f"{request.previous_record}\n{rest}"
         while rest.strip():
             chunk, rest = next_chunk(rest, self.shown_tokens - self._tokens(folded.text), self.plan.counter)
-            if rest.strip():  # and leave room for the next chunk
-                allowed_tokens = min(allowed_tokens, self.shown_tokens // 2)
             if chunk.strip():
                 part = replace(request, previous_record=folded.text, material=chunk)
-                folded = yield from self._fold(folded, part, allowed_tokens)
+                # What is not the last must leave room for the next chunk beside it.
+                largest_tokens = self.shown_tokens // 2 if rest.strip() else allowed_tokens
+                folded = yield from self._fold(folded, part, min(allowed_tokens, largest_tokens))
         self.methods.append(folded.method)
         return Accepted(folded.text, folded.method, folded.rewrite_count, folded.said_tokens)
 
@@ -212,12 +215,12 @@ class _Consolidations:
 
     def _ask(self, request: ConsolidationRequest) -> Generator[Consolidation, Any, str]:
         """One call of the summarizer, named by its span and how many were made for that span before."""
-        _check(self.cancelled)
+        _stop_if_cancelled(self.cancelled)
         span = (request.first_seq, request.last_seq)
         attempt = self.calls[span]
         self.calls[span] += 1
         result: Consolidated = yield Consolidation(request, attempt)
-        _check(self.cancelled)
+        _stop_if_cancelled(self.cancelled)
         if not isinstance(result.text, str):
             raise ProviderRejected(f'the summarizer answered nothing for tier {request.tier}; at least "" is due')
         self.prompt_tokens += result.prompt_tokens

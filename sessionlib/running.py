@@ -15,7 +15,7 @@ from sessionlib.archive import find, pack
 from sessionlib.catalog import Catalog
 from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
-from sessionlib.errors import Cancelled, LeaseLost, ProviderUnavailable, SessionError
+from sessionlib.errors import Cancelled, LeaseLost, ProviderUnavailable, SessionError, place_of
 from sessionlib.policies.contract import Origin
 from sessionlib.projection import Projection
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape
@@ -140,7 +140,7 @@ def _settled(engine: Engine, grant: Grant, run: Callable[[], Ran]) -> Ran:
     except SessionError as exc:
         return _failed(engine, grant, exc.code, str(exc), None)
     except Exception as exc:  # noqa: BLE001 - a fault of ours must not take the worker with it; attempts are counted
-        return _failed(engine, grant, "internal_error", type(exc).__name__, FAULT_RETRY_SECONDS)
+        return _failed(engine, grant, "internal_error", f"{type(exc).__name__} at {place_of(exc)}", FAULT_RETRY_SECONDS)
 
 
 def _failed(engine: Engine, grant: Grant, code: str, reason: str, retry_seconds: float | None) -> Ran:
@@ -390,7 +390,7 @@ def patiently() -> Iterator[Any]:
         tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(ProviderUnavailable),
             stop=tenacity.stop_after_attempt(CALL_ATTEMPTS),
-            wait=tenacity.wait_exponential_jitter(initial=0.2, max=2.0),
+            wait=tenacity.wait_exponential_jitter(multiplier=0.2, max=2.0, jitter=0.2),
             reraise=True,
         )
     )

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 from typing import Protocol
 
@@ -170,6 +170,12 @@ def _grown(seed: _Seed, trim: Trim, budgets: Budgets) -> Trim:
     raise _too_large(seed.tokens(trim), budgets)
 
 
+@lru_cache(maxsize=10_000)
+def _small_size(counter: Counter, entry: Entry) -> int:
+    """Size of a pointer or marker. Remembered, since each is sent again in each request of its session."""
+    return counter.entry(entry)
+
+
 def _too_large(input_tokens: int, budgets: Budgets) -> InputTooLarge:
     return InputTooLarge(input_tokens, budgets.fixed_tokens, budgets.limit_tokens + budgets.fixed_tokens)
 
@@ -208,7 +214,7 @@ class _Seed:
         if item.entry.kind is not EntryKind.TOOL_RESULT:
             return item
         entry = self._projection.pointer(item.entry, item.seq)
-        tokens = self._projection.counter.entry(entry)
+        tokens = _small_size(self._projection.counter, entry)
         return Item(item.seq, entry, tokens) if tokens < item.tokens else item
 
     def tokens(self, trim: Trim) -> int:
@@ -259,7 +265,7 @@ class _Seed:
 
     def _marker(self, first_seq: int, last_seq: int) -> Item:
         entry = self._projection.marker(first_seq, last_seq)
-        return Item(0, entry, self._projection.counter.entry(entry))
+        return Item(0, entry, _small_size(self._projection.counter, entry))
 
     def older_pointers(self, trim: Trim) -> Iterator[Trim]:
         return self._pointer_trims(trim, 0, self._newest)

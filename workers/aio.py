@@ -72,7 +72,7 @@ class AsyncSessions:
 
     async def aclose(self) -> None:
         """End the threads and the subscription. Turns go on."""
-        await asyncio.to_thread(self._sessions.connection.hints.close)
+        await asyncio.to_thread(self._sessions.close)
         await asyncio.to_thread(self._threads.close)
 
     async def __aenter__(self) -> Self:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from sessionlib.agent import Agent
-from sessionlib.catalog import Catalog, load_catalog
+from sessionlib.catalog import Catalog
 from sessionlib.entries import Entry
 from sessionlib.errors import AnswerTimeout, InvalidInput
 from sessionlib.events import FINAL_KINDS, Reply, reply_of
@@ -54,10 +54,16 @@ class Connection:
 
     @classmethod
     def to(cls, settings: Settings) -> Connection:
-        """Parts for *settings*; nothing is sent before the first call."""
-        catalog = load_catalog(settings.agents) if settings.agents else Catalog()
+        """Parts for *settings*; nothing is sent before the first call. Raises InvalidInput."""
         store = RedisStore.connect(settings)
-        return cls(store, CeleryDispatch(make_app(settings)), Hints(store), catalog, settings.retention_seconds)
+        dispatch = CeleryDispatch(make_app(settings))
+        return cls(store, dispatch, Hints(store), settings.catalog(), settings.retention_seconds)
+
+    def close(self) -> None:
+        """End the subscription, the providers' connections and the store's."""
+        self.hints.close()
+        self.catalog.close()
+        self.store.close_connections()
 
 
 class Sessions:
@@ -97,6 +103,16 @@ class Sessions:
         """A session that is there. Raises UnknownSession."""
         agent_json = self.connection.store.agent_json(require_id("session_id", session_id))
         return ClientSession(self.connection, session_id, self.connection.catalog.agent_from_description(agent_json))
+
+    def close(self) -> None:
+        """End the subscription and the connections of this client. Sessions and turns go on."""
+        self.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     def __iter__(self) -> Iterator[str]:
         """Ids of all sessions, partition by partition."""

@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from functools import cache
 
-from sessionlib.catalog import Catalog, load_catalog
+from sessionlib.catalog import Catalog
 from sessionlib.leases import Leases
 from sessionlib.running import Engine, Observe
 from sessionlib.stores.contract import SessionStore
@@ -45,12 +45,11 @@ def parts() -> Parts:
 @cache
 def _build() -> Parts:
     settings = Settings.read()
-    catalog = load_catalog(settings.agents) if settings.agents else Catalog()
     store = RedisStore.connect(settings)
     return Parts(
         settings=settings,
         store=store,
-        catalog=catalog,
+        catalog=settings.catalog(),
         dispatch=CeleryDispatch(app),
         leases=Leases(store),
         snapshots=SnapshotCache(),

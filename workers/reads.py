@@ -25,7 +25,7 @@ class StoreReads:
         self.partition_count = partitions
         self.client: Any = client  # redis-py types every reply as bytes or text; ours are bytes
         self.keys = Keys(namespace, partitions)
-        self._scripts = Scripts(client, self.keys.hints, self.limits)
+        self.scripts = Scripts(client, self.keys.hints, self.limits)
         self._is_checked = False
 
     def check(self) -> None:
@@ -34,10 +34,12 @@ class StoreReads:
         Raises InvalidInput naming both if they differ: sessions would be looked for where they are not.
         """
         with store_errors():
-            self.client.set(self.keys.partitions, self.partition_count, nx=True)
-            stored = int(self.client.get(self.keys.partitions) or 0)
-        if stored != self.partition_count:
-            rule = f"must be {stored}, as at the first start of namespace {self.keys.namespace}"
+            stored = self.client.get(self.keys.partitions)
+            if stored is None:  # asked first: a full server still lets workers start
+                self.client.set(self.keys.partitions, self.partition_count, nx=True)
+                stored = self.client.get(self.keys.partitions)
+        if int(stored) != self.partition_count:
+            rule = f"must be {int(stored)}, as at the first start of namespace {self.keys.namespace}"
             raise InvalidInput("partitions", self.partition_count, rule)
         self._is_checked = True
 
@@ -49,7 +51,7 @@ class StoreReads:
         """Run a script on a session."""
         keys = self.keys.of_session(require_id("session_id", session_id))
         self._check_once()
-        return self._scripts.run(name, keys, *args)
+        return self.scripts.run(name, keys, *args)
 
     def _check_once(self) -> None:
         if not self._is_checked:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from sessionlib.catalog import Catalog, load_catalog
 from sessionlib.errors import InvalidInput
 from sessionlib.ids import require_id
 from workers.transport import broker_url_for
@@ -128,6 +129,13 @@ class Settings(BaseSettings):
     def _changed(self, **changes: Any) -> Settings:
         named = {name: getattr(self, name) for name in self.model_fields_set}
         return Settings(**(named | changes))
+
+    def catalog(self) -> Catalog:
+        """The agents and providers that the settings name; keys are looked up in the environment when first used.
+
+        Raises InvalidInput, naming file and field.
+        """
+        return load_catalog(self.agents, os.environ) if self.agents else Catalog()
 
     def environment(self) -> dict[str, str]:
         """The environment for a child process that shall have these settings."""

@@ -214,7 +214,7 @@ class RedisStore(StoreReads):
 
     def due(self, partition: int, limit: int = 100) -> Sequence[DueItem]:
         self._require_partition(partition)
-        members = self._scripts.run("due", self.keys.of_partition(partition), limit)
+        members = self.scripts.run("due", self.keys.of_partition(partition), limit)
         parts = [member.decode().split("|") for member in members]
         return [DueItem(session_id=session_id, kind=DueKind(kind), id=work_id) for kind, session_id, work_id in parts]
 

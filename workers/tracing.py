@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from celery import Task
@@ -13,7 +11,7 @@ from celery.exceptions import Ignore, Reject, Retry
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
-from sessionlib.errors import InvalidInput
+from sessionlib.errors import InvalidInput, place_of
 from sessionlib.ids import require_id
 
 log = logging.getLogger(__name__)
@@ -43,16 +41,7 @@ class ReticentTask(Task):
         except (Ignore, Reject, Retry):  # Celery's own ways to end a task
             raise
         except Exception as exc:  # noqa: BLE001 (raised again, without its text)
-            raise TaskFailed(getattr(exc, "code", type(exc).__name__), place_of(exc.__traceback__)) from None
-
-
-def place_of(traceback: TracebackType | None) -> str:
-    """File and line of the innermost frame: `front.py:88`."""
-    if traceback is None:
-        return "?"
-    while traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return f"{Path(traceback.tb_frame.f_code.co_filename).name}:{traceback.tb_lineno}"
+            raise TaskFailed(getattr(exc, "code", type(exc).__name__), place_of(exc)) from None
 
 
 def send_phase(task: Task, phase: str, **figures: Figure) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from sessionlib.entries import require_encodable
 from sessionlib.errors import InvalidInput
@@ -50,8 +52,17 @@ def check_adoption(adoption: Adoption) -> None:
     check_token(adoption.layout_token)
     _check_count("dropped_count", adoption.dropped_count)
     _check_count("line_tokens", adoption.line_tokens)
+    check_data("figures", adoption.figures)
     if bool(adoption.dropped_count) != bool(adoption.chunk):
         raise InvalidInput("chunk", len(adoption.chunk), "must be given exactly if entries leave")
+
+
+def check_data(field: str, data: dict[str, Any]) -> None:
+    """Raises InvalidInput for what JSON in UTF-8 cannot carry: NaN, infinities, objects, lone surrogates."""
+    try:
+        json.dumps(data, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError) as exc:
+        raise InvalidInput(field, str(exc), "must be JSON data") from None
 
 
 def check_seconds(field: str, value: float) -> None:

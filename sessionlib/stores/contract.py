@@ -527,3 +527,7 @@ class SessionStore(Protocol):
     def agent_json(self, session_id: str) -> str:
         """The description of the agent version that the session follows."""
         ...
+
+    def close_connections(self) -> None:
+        """Give connections back; call it when no operation runs any more."""
+        ...

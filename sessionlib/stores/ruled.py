@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from sessionlib.errors import InvalidInput, StoreCorrupt
+from sessionlib.errors import InvalidInput
 from sessionlib.ids import require_id
 from sessionlib.steps import EffectResult
 from sessionlib.stores import checks
@@ -66,10 +66,7 @@ class RuledStore(ABC):
         require_id("session_id", session_id)
         with self._shelf(session_id, write=write) as shelf:
             operation = Operation(shelf, self._clock(), self.limits)
-            try:
-                yield operation
-            except KeyError as exc:
-                raise StoreCorrupt(f"session {session_id} refers to {exc}, which is not there") from exc
+            yield operation
             operation.flush()
 
     def open(self, request: OpenRequest) -> Opened:
@@ -104,6 +101,7 @@ class RuledStore(ABC):
             work.renew(op, grant)
 
     def emit(self, grant: Grant, kind: str, data: dict[str, Any]) -> None:
+        checks.check_data("data", data)
         with self._operation(grant.session_id) as op:
             work.emit(op, grant, kind, data)
 

@@ -58,17 +58,21 @@ INSERT INTO counters VALUES ('unfinished', 0);
 
 
 class SqliteStore(RuledStore):
-    """A store in the file *path*, made if it is not there; ":memory:" keeps it in this object. Close its connections when done.
+    """A store in the file *path*, made if it is not there; ":memory:" keeps it in this object. To be closed when done.
 
     Raises StoreCorrupt if the file is not such a store or is of a newer version, StoreUnavailable if it cannot be
     opened.
     """
 
     def __init__(
-        self, path: str | Path = IN_MEMORY, limits: Limits | None = None, clock: Callable[[], float] = time.time
+        self,
+        path: str | Path = IN_MEMORY,
+        limits: Limits | None = None,
+        clock: Callable[[], float] = time.time,
+        busy_seconds: float = BUSY_SECONDS,
     ) -> None:
         super().__init__(limits or Limits(), clock)
-        self._path = str(path)
+        self._path, self._busy_seconds = str(path), busy_seconds
         self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         connection = self._connect()
         try:
@@ -136,7 +140,7 @@ class SqliteStore(RuledStore):
     def _connect(self) -> sqlite3.Connection:
         with _translated(self._path):
             connection = sqlite3.connect(
-                self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+                self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
             )
             connection.execute("PRAGMA synchronous = NORMAL")
             return connection

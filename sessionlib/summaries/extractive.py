@@ -33,7 +33,11 @@ REJECTIONS = 24
 """After this many pieces in a row that do not fit what is left of the budget, the budget counts as used."""
 
 NUMBER, CODE, NAME, DECISION, PLAIN = 2.0, 1.5, 1.0, 2.0, 0.06
-"""What a word adds to the worth of its piece. PLAIN is multiplied by the word's inverse document frequency."""
+"""What a word adds to the worth of its piece. PLAIN is multiplied by the word's inverse document frequency.
+
+Measured on five LoCoMo dialogues (319 facts that one turn holds, o200k tokens): 26 % of the facts are kept at 9 % of
+the size and 52 % at 24 %, where a random choice of turns keeps 12 % and 28 %.
+"""
 
 CALL_WEIGHT, RESULT_WEIGHT, CHATTER_WEIGHT = 0.5, 0.2, 0.5
 """Factors for tool calls, tool output, and for questions and greetings."""

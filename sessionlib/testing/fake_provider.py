@@ -6,7 +6,8 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -132,7 +133,7 @@ class FakeProvider:
 
     def recorded_result(self, session: str, call_id: str) -> str | None:
         """The recorded result of a tool call, if there is one."""
-        with self._lock:
+        with self._timed(session, "tool", call_id, time.time()), self._lock:
             result = self._recordings.get(session, {}).get("results", {}).get(call_id)
         return None if result is None else str(result)
 
@@ -161,31 +162,59 @@ class FakeProvider:
             return Response.error(400, "the request is not a chat completion", "invalid_json")
         if fault:
             return Response.error(400, fault, "invalid_request")
-        is_summary = body["model"] == SUMMARIZER_MODEL
         prompt_tokens = self._counter.text(text)
-        shared = 0.0 if is_summary else self.observations.received(session, key, Prompt.of(body), prompt_tokens)
+        if body["model"] == SUMMARIZER_MODEL:
+            return self._consolidation(body, key, prompt_tokens)
+        with self._timed(session, "model", key, started):
+            return self._conversation(body, session, key, prompt_tokens)
+
+    def trace(self, session: str) -> list[dict[str, Any]]:
+        """When a session's calls came and were answered: `kind` (model, tool), `key` (the call id of a tool),
+        `started` and `ended` in seconds since the epoch."""
+        return self.observations.spans(session)
+
+    @contextmanager
+    def _timed(self, session: str, kind: str, key: str, started: float) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self.observations.served(session, kind, key, started, time.time())
+
+    def _conversation(self, body: Mapping[str, Any], session: str, key: str, prompt_tokens: int) -> Response:
+        shared_fraction = self.observations.received(session, key, Prompt.of(body), prompt_tokens)
         if prompt_tokens > self.traits.window_tokens:
-            return self._refused(session, prompt_tokens, is_summary=is_summary)
+            self.observations.refused(session)
+            return _above(self.traits.window_tokens, prompt_tokens)
+        if failed := self._delayed(is_summary=False):
+            return failed
+        answer = self._answer(session, key, body["messages"])
+        if answer is None:
+            return Response.error(400, f"the recording of this session has no answer for {key}", "not_recorded")
+        cached_tokens = int(prompt_tokens * shared_fraction)
+        return _completion(body["model"], key, answer, prompt_tokens, self._tokens(answer), cached_tokens)
+
+    def _consolidation(self, body: Mapping[str, Any], key: str, prompt_tokens: int) -> Response:
+        started = time.time()
+        if prompt_tokens > self.traits.window_tokens:
+            self.observations.refused(None)
+            return _above(self.traits.window_tokens, prompt_tokens)
+        if failed := self._delayed(is_summary=True):
+            return failed
+        answer = record_of(body["messages"], self._counter)
+        completion_tokens = self._tokens(answer)
+        self.observations.consolidated(key, started, time.time(), prompt_tokens, completion_tokens)
+        return _completion(body["model"], key, answer, prompt_tokens, completion_tokens)
+
+    def _delayed(self, *, is_summary: bool) -> Response | None:
+        """Let the call take its time, held or slow; the failure that it then ends in, if one was asked for."""
         self._gates[is_summary].pass_through()
         traits = self.traits
         time.sleep(traits.summary_latency_seconds if is_summary else traits.latency_seconds)
-        if failure := self._next_failure(is_summary=is_summary):
-            return _failed(failure)
-        answer = self._answer(session, key, body, is_summary=is_summary)
-        if answer is None:
-            return Response.error(400, f"the recording of this session has no answer for {key}", "not_recorded")
-        completion_tokens = self._counter.text(json.dumps(answer.message(), ensure_ascii=False))
-        if is_summary:
-            self.observations.consolidated(key, started, time.time(), prompt_tokens, completion_tokens)
-        return _completion(body["model"], key, answer, prompt_tokens, completion_tokens, int(prompt_tokens * shared))
+        failure = self._next_failure(is_summary=is_summary)
+        return _failed(failure) if failure else None
 
-    def _refused(self, session: str, prompt_tokens: int, *, is_summary: bool) -> Response:
-        self.observations.refused(None if is_summary else session)
-        message = (
-            f"This model's maximum context length is {self.traits.window_tokens} tokens. "
-            f"However, your request has {prompt_tokens} tokens."
-        )
-        return Response.error(400, message, "context_length_exceeded")
+    def _tokens(self, answer: Answer) -> int:
+        return self._counter.text(json.dumps(answer.message(), ensure_ascii=False))
 
     def _next_failure(self, *, is_summary: bool) -> _Failure | None:
         with self._lock:
@@ -195,15 +224,12 @@ class FakeProvider:
                     return failure
         return None
 
-    def _answer(self, session: str, key: str, body: Mapping[str, Any], *, is_summary: bool) -> Answer | None:
-        if is_summary:
-            return record_of(body["messages"], self._counter)
+    def _answer(self, session: str, key: str, messages: Sequence[Mapping[str, Any]]) -> Answer | None:
         with self._lock:
-            recording = self._recordings.get(session)
-        if recording is None:
-            return echo(body["messages"])
-        answer: Answer | None = recording["answers"].get(key)
-        return answer
+            if session not in self._recordings:
+                return echo(messages)
+            answer: Answer | None = self._recordings[session]["answers"].get(key)
+            return answer
 
 
 class _Gate:
@@ -231,7 +257,7 @@ class _Gate:
 
 
 def _completion(
-    model: str, key: str, answer: Answer, prompt_tokens: int, completion_tokens: int, cached_tokens: int
+    model: str, key: str, answer: Answer, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0
 ) -> Response:
     choice = {"index": 0, "message": answer.message(), "finish_reason": "tool_calls" if answer.calls else "stop"}
     usage = {
@@ -242,6 +268,11 @@ def _completion(
     }
     completion = {"id": f"fake-{quote(key)}", "object": "chat.completion", "created": int(time.time()), "model": model}
     return Response.json({**completion, "choices": [choice], "usage": usage})
+
+
+def _above(window_tokens: int, prompt_tokens: int) -> Response:
+    message = f"This model's maximum context length is {window_tokens} tokens. Your request has {prompt_tokens} tokens."
+    return Response.error(400, message, "context_length_exceeded")
 
 
 def _failed(failure: _Failure) -> Response:

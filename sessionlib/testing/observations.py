@@ -23,6 +23,9 @@ BREAKS = 1_000
 CONSOLIDATIONS = 20_000
 """Consolidations that are listed, the newest ones; all are counted."""
 
+SPANS = 50_000
+"""Model calls and tool results whose times are remembered per session, the newest ones."""
+
 CACHE_MARKERS = frozenset({"cache_control", "prompt_cache_key"})
 """Keys that mark what a provider shall cache: they are no part of the prompt."""
 
@@ -70,6 +73,7 @@ class _Seen:
     key: str = ""
     break_count: int = 0
     breaks: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=BREAKS))
+    spans: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=SPANS))
 
     def receive(self, key: str, prompt: Prompt, tokens: int) -> float:
         self.calls += 1
@@ -149,6 +153,17 @@ class Observations:
                     "completion_tokens": completion_tokens,
                 }
             )
+
+    def served(self, session: str, kind: str, key: str, started: float, ended: float) -> None:
+        """Note that a call was answered (or failed), its times in seconds since the epoch."""
+        with self._lock:
+            span = {"kind": kind, "key": key, "started": started, "ended": ended}
+            self._seen(session).spans.append(span)
+
+    def spans(self, session: str) -> list[dict[str, Any]]:
+        """The times of a session's calls, in the order of their ends."""
+        with self._lock:
+            return list(self._sessions[session].spans) if session in self._sessions else []
 
     def clear(self) -> None:
         """Forget all."""

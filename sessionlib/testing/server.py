@@ -19,6 +19,8 @@ POST /failures
     {"failure": STATUS or "garbage", "count": N, "kind": KIND, "retry_after_seconds": S} fails the next N calls.
 GET /report, GET /report/SESSION
     What was seen (`FakeProvider.report` says what). DELETE /report forgets it.
+GET /trace/SESSION
+    When its calls came and were answered (`FakeProvider.trace`).
 
 Ids in paths are percent-encoded.
 """
@@ -121,6 +123,8 @@ class FakeProviderServer(FakeProvider):
                 return Response.json(self.report())
             case "GET", ["report", session]:
                 return Response.json(self.report([session]))
+            case "GET", ["trace", session]:
+                return Response.json({"spans": self.trace(session)})
             case "DELETE", ["report"]:
                 self.observations.clear()
             case _:

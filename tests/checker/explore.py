@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from sessionlib.stores.memory import MemoryStore, World
-from tests.checker.model import LIMITS, NOW, State
+from tests.checker.model import FAULTS, LIMITS, NOW, State
 from tests.checker.moves import BeginToken, Moves, fresh_token
 from tests.checker.operations import MakeStore
 from tests.checker.table import Found, Rules
@@ -41,11 +41,14 @@ def memory_store(world: World) -> MemoryStore:
 
 
 def explore(
-    faults_at_once: int, make_store: MakeStore = memory_store, begin_token: BeginToken = fresh_token
+    faults_at_once: int,
+    faults: tuple[str, ...] = FAULTS,
+    make_store: MakeStore = memory_store,
+    begin_token: BeginToken = fresh_token,
 ) -> Explored:
-    """Every state in which at most so many of the faults met. Raises Violation."""
+    """Every state in which at most so many of these faults met. Raises Violation."""
     rules = Rules(make_store)
-    search = _Search(Moves(rules, faults_at_once, begin_token))
+    search = _Search(Moves(rules, faults, faults_at_once, begin_token))
     search.run()
     search.require_nothing_stuck()
     return Explored(

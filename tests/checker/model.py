@@ -47,6 +47,9 @@ MOST_HINTS = 2
 FRESH = "fresh"
 """The token that a worker just made up: unlike any other."""
 
+COUNTED = "count-"
+"""Begins a token that is a number, which means something: it keeps its name where others are named anew."""
+
 
 class Asking(NamedTuple):
     """A worker that sent `begin` and has no answer: it will send it again."""
@@ -92,14 +95,17 @@ Worker = Asking | TurnJob | RotationJob | None
 """What a worker remembers; None if it is idle."""
 
 
+Crew = tuple[tuple[Worker, ...], tuple[Worker, ...]]
+"""All workers by lane, in the order of `LANES`. Those of a lane are alike: they stand in a fixed order of memories."""
+
+
 class State(NamedTuple):
-    """One moment of everything. Stores are named by number: equal stores have equal numbers."""
+    """One moment of everything. Equal stores have equal numbers, and so have equal crews."""
 
     store: int
     backup: int
-    """A copy taken earlier on the path; -1 without."""
-    workers: tuple[tuple[Worker, ...], tuple[Worker, ...]]
-    """By lane, in the order of `LANES`. Workers of a lane are alike: they stand in a fixed order of their memories."""
+    """A copy of the store taken earlier on the path; -1 without."""
+    crew: int
     hints: tuple[int, int]
     """Messages in flight by lane. What they name is for the operator's eyes: begin grants whatever is next."""
     faults_left: tuple[str, ...]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sessionlib.stores.contract import Lane
 from sessionlib.stores.memory import World
 from sessionlib.stores.rules.state import Head, Hold
 from tests.checker.model import (
+    COUNTED,
     DOUBLED,
     EXPIRY,
-    FAULTS,
     FIRST_LIFE,
     FRESH,
     KILL,
@@ -28,6 +28,7 @@ from tests.checker.model import (
     STEPPING,
     SUBMITTED,
     Asking,
+    Crew,
     Job,
     RotationJob,
     State,
@@ -44,7 +45,21 @@ class Move(NamedTuple):
 
     label: str
     state: State
-    is_fault: bool = False
+    is_fault: bool
+
+
+class Change(NamedTuple):
+    """What one thing that may happen does to store, workers and hints, whatever else there is."""
+
+    label: str
+    store: int
+    crew: int
+    hints: tuple[int, int] = (0, 0)
+    """How many more of each lane are in flight."""
+    fault: str = ""
+    needs_hint: Lane | None = None
+    needs_no_hint: Lane | None = None
+    resend: str = ""
 
 
 BeginToken = Callable[[World, Lane], str]
@@ -57,159 +72,189 @@ def fresh_token(_world: World, _lane: Lane) -> str:
 
 @dataclass
 class Moves:
-    """What follows a state. *faults_at_once* bounds how many different faults meet on one path."""
+    """What follows a state. *faults_at_once* bounds how many of *faults* meet on one path."""
 
     rules: Rules
+    faults: tuple[str, ...]
     faults_at_once: int
     begin_token: BeginToken = fresh_token
+    crews: list[Crew] = field(default_factory=list)
+    _crew_numbers: dict[Crew, int] = field(default_factory=dict)
+    _changes: dict[tuple[int, int, str], list[Change]] = field(default_factory=dict)
+    _settled: dict[tuple[int, int, int], tuple[int, int, int]] = field(default_factory=dict)
 
     def start(self) -> State:
         """A session just opened, nobody busy."""
         store, _ = self.rules.apply(self.rules.number(World()), Op("open", life=FIRST_LIFE))
-        return State(store, -1, ((None, None), (None, None)), (0, 0), FAULTS)
+        return State(store, -1, self._crew(((None, None), (None, None))), (0, 0), self.faults)
 
     def after(self, state: State) -> Iterator[Move]:
-        yield from self._caller(state)
-        for lane in LANES:
-            yield from self._messages(state, lane)
-            yield from self._workers(state, lane)
-            yield from self._clock(state, lane)
-            yield from self._reaper(state, lane)
-        yield from self._operator(state)
+        """Raises Found."""
+        key = (state.store, state.crew, state.resend)
+        changes = self._changes.get(key)
+        if changes is None:
+            changes = self._changes[key] = list(self._all_changes(*key))
+        may_fail = len(self.faults) - len(state.faults_left) < self.faults_at_once
+        for change in changes:
+            if self._is_possible(change, state, may_fail):
+                yield Move(change.label, self._changed(state, change), bool(change.fault))
+        if state.backup not in (-1, state.store):
+            store, backup, crew = self._settle(state.backup, -1, state.crew)
+            restored = State(store, backup, crew, state.hints, state.faults_left)
+            yield Move("the copy is restored", restored, is_fault=True)
 
     def is_done(self, state: State) -> bool:
         """Everything that the caller submits has its answer, and nothing is unfinished."""
-        world, head = self.rules.worlds[state.store], self._head(state)
+        world, head = self.rules.worlds[state.store], self._head(state.store)
         if head is None or head.purged or world.due or state.resend:
             return False
         return {key for key, _ in world.box(SESSION).turns} == set(SUBMITTED[head.agent.digest])
 
-    def _caller(self, state: State) -> Iterator[Move]:
+    def _is_possible(self, change: Change, state: State, may_fail: bool) -> bool:
+        if change.fault and not (may_fail and change.fault in state.faults_left):
+            return False
+        if change.needs_hint and not state.hints[LANES.index(change.needs_hint)]:
+            return False
+        return not (change.needs_no_hint and state.hints[LANES.index(change.needs_no_hint)])
+
+    def _changed(self, state: State, change: Change) -> State:
+        copied = state.store if change.fault == RESTORE else state.backup
+        store, backup, crew = self._settle(change.store, copied, change.crew)
+        turn, rotation = (min(MOST_HINTS, a + b) for a, b in zip(state.hints, change.hints, strict=True))
+        left = state.faults_left
+        if change.fault:
+            left = tuple(fault for fault in left if fault != change.fault)
+        return State(store, backup, crew, (turn, rotation), left, change.resend)
+
+    def _settle(self, store: int, backup: int, crew: int) -> tuple[int, int, int]:
+        """The one that stands for all that differ in the names of tokens and the order of workers only."""
+        key = (store, backup, crew)
+        known = self._settled.get(key)
+        if known is None:
+            known = self._settled[key] = self._stand_in(*key)
+        return known
+
+    def _stand_in(self, store: int, backup: int, crew: int) -> tuple[int, int, int]:
+        tokens = self.rules.tokens[store] + (self.rules.tokens[backup] if backup >= 0 else ())
+        names: dict[str, str] = {}
+        _give_names(names, tokens)
+        lanes = [sorted(lane, key=lambda worker: repr(renamed_worker(worker, names))) for lane in self.crews[crew]]
+        _give_names(names, (token for lane in lanes for worker in lane for token in worker_tokens(worker)))
+        turn, rotation = (tuple(renamed_worker(worker, names) for worker in lane) for lane in lanes)
+        copied = self.rules.renamed(backup, names) if backup >= 0 else -1
+        return self.rules.renamed(store, names), copied, self._crew((turn, rotation))
+
+    def _crew(self, crew: Crew) -> int:
+        number = self._crew_numbers.setdefault(crew, len(self.crews))
+        if number == len(self.crews):
+            self.crews.append(crew)
+        return number
+
+    def _all_changes(self, store: int, crew: int, resend: str) -> Iterator[Change]:
+        yield from self._caller(store, crew, resend)
+        others = [*self._operator(store, crew)]
+        for lane in LANES:
+            others += self._messages(store, crew, lane)
+            others += self._workers(store, crew, lane)
+            others += self._clock(store, crew, lane)
+            others += self._reaper(store, crew, lane)
+        for change in others:
+            yield change if change.fault == PURGE else change._replace(resend=resend)
+
+    def _caller(self, store: int, crew: int, resend: str) -> Iterator[Change]:
         """Submits in order, resends what was not answered, submits again what a restore has lost."""
-        head = self._head(state)
+        head = self._head(store)
         if head is None:
-            yield self._moved("caller opens the session again", state, Op("open", life=SECOND_LIFE))
+            yield self._done("the caller opens the session again", store, crew, Op("open", life=SECOND_LIFE))
             return
-        if head.purged:
-            return
-        known = {key for key, _ in self.rules.worlds[state.store].box(SESSION).turns}
+        known = {key for key, _ in self.rules.worlds[store].box(SESSION).turns}
         life = head.agent.digest
-        turn_id = state.resend or next((key for key in SUBMITTED[life] if key not in known), "")
-        if not turn_id:
+        turn_id = resend or next((key for key in SUBMITTED[life] if key not in known), "")
+        if head.purged or not turn_id:
             return
-        op, label = Op("submit", turn_id=turn_id, life=life), f"caller submits {turn_id}"
-        yield self._moved(label, state._replace(resend=""), op)
-        if self._may(state, NO_REPLY):
-            store, _ = self.rules.apply(state.store, op)
-            yield self._fault(f"{label}, no reply", state._replace(store=store, resend=turn_id), NO_REPLY)
+        submitted = self._done(f"the caller submits {turn_id}", store, crew, Op("submit", turn_id=turn_id, life=life))
+        yield submitted
+        yield Change(f"{submitted.label}, no reply", submitted.store, crew, fault=NO_REPLY, resend=turn_id)
 
-    def _messages(self, state: State, lane: Lane) -> Iterator[Move]:
+    def _messages(self, store: int, crew: int, lane: Lane) -> Iterator[Change]:
         """An idle worker takes a hint and begins; or the hint gets lost, or doubled."""
-        if not state.hints[LANES.index(lane)]:
-            return
-        taken = _with_hints(state, lane, -1)
-        workers = state.workers[LANES.index(lane)]
+        workers = self.crews[crew][LANES.index(lane)]
+        one = (1, 0) if lane is Lane.TURN else (0, 1)
+        less = (-one[0], -one[1])
         if None in workers:
-            index = workers.index(None)
-            token = self.begin_token(self.rules.worlds[state.store], lane)
-            yield from self._sent(taken, lane, index, Op("begin", lane=lane, token=token))
-        if self._may(state, LOST):
-            yield self._fault(f"a hint for the {lane} lane is lost", taken, LOST)
-        if self._may(state, DOUBLED):
-            yield self._fault(f"a hint for the {lane} lane is doubled", _with_hints(state, lane, 1), DOUBLED)
+            op = Op("begin", lane=lane, token=self.begin_token(self.rules.worlds[store], lane))
+            for change in self._sent(store, crew, lane, workers.index(None), op):
+                yield change._replace(hints=less, needs_hint=lane)
+        yield Change(f"a hint for the {lane} lane is lost", store, crew, less, LOST, lane)
+        yield Change(f"a hint for the {lane} lane is doubled", store, crew, one, DOUBLED, lane)
 
-    def _workers(self, state: State, lane: Lane) -> Iterator[Move]:
+    def _workers(self, store: int, crew: int, lane: Lane) -> Iterator[Change]:
         """A busy worker goes on, or is killed."""
-        workers = state.workers[LANES.index(lane)]
+        workers = self.crews[crew][LANES.index(lane)]
         for index, worker in enumerate(workers):
-            if worker is None or worker in workers[:index]:
-                continue
-            yield from self._sent(state, lane, index, _next_op(worker, lane))
-            if self._may(state, KILL):
-                killed = _with_worker(state, lane, index, None)
-                yield self._fault(f"{_name(lane, index)} is killed", killed, KILL)
+            if worker is not None and worker not in workers[:index]:
+                yield from self._sent(store, crew, lane, index, _next_op(worker, lane))
+                killed = self._with_worker(crew, lane, index, None)
+                yield Change(f"{_name(lane, index)} is killed", store, killed, fault=KILL)
 
-    def _sent(self, state: State, lane: Lane, index: int, op: Op) -> Iterator[Move]:
+    def _sent(self, store: int, crew: int, lane: Lane, index: int, op: Op) -> Iterator[Change]:
         """A worker sends an operation, and hears the reply or does not."""
-        store, heard = self.rules.apply(state.store, op)
+        after, heard = self.rules.apply(store, op)
         label = f"{_name(lane, index)}: {_told(op)}"
-        worker = state.workers[LANES.index(lane)][index]
-        done = _with_worker(state._replace(store=store), lane, index, _learned(worker, op, heard))
-        yield Move(f"{label} → {_answered(heard)}", self._settled(_hinted(done, heard)))
-        if self._may(state, NO_REPLY) and not heard.is_lost and (op.name != "begin" or heard.job):
-            unheard = _with_worker(state._replace(store=store), lane, index, _unanswered(worker, op))
-            yield self._fault(f"{label}, no reply", unheard, NO_REPLY)
+        worker = self.crews[crew][LANES.index(lane)][index]
+        told = self._with_worker(crew, lane, index, _learned(worker, op, heard))
+        yield Change(f"{label} → {_answered(heard)}", after, told, _hints(heard))
+        if not heard.is_lost and (op.name != "begin" or heard.job):
+            untold = self._with_worker(crew, lane, index, _unanswered(worker, op))
+            yield Change(f"{label}, no reply", after, untold, fault=NO_REPLY)
 
-    def _clock(self, state: State, lane: Lane) -> Iterator[Move]:
+    def _clock(self, store: int, crew: int, lane: Lane) -> Iterator[Change]:
         """A lease passes: of a holder that is gone in any case, of one that is alive as a fault."""
-        hold = self._hold(state, lane)
-        if not hold.is_live(NOW):
-            return
-        store, _ = self.rules.apply(state.store, Op("lapse", lane=lane))
-        lapsed = state._replace(store=store)
-        if not any(hold.token in worker_tokens(worker) for workers in state.workers for worker in workers):
-            yield Move(f"the dead holder's {lane} lease passes", self._settled(lapsed))
-        elif self._may(state, EXPIRY):
-            yield self._fault(f"the live holder's {lane} lease passes", lapsed, EXPIRY)
+        token = self._live_token(store, lane)
+        if token:
+            lapsed, _ = self.rules.apply(store, Op("lapse", lane=lane))
+            is_known = any(token in worker_tokens(worker) for workers in self.crews[crew] for worker in workers)
+            whose, fault = ("live", EXPIRY) if is_known else ("dead", "")
+            yield Change(f"the {whose} holder's {lane} lease passes", lapsed, crew, fault=fault)
 
-    def _reaper(self, state: State, lane: Lane) -> Iterator[Move]:
+    def _reaper(self, store: int, crew: int, lane: Lane) -> Iterator[Change]:
         """Sends a hint when none is in flight for work that nobody holds."""
-        if state.hints[LANES.index(lane)] or self._hold(state, lane).is_live(NOW):
+        if not self._live_token(store, lane):
+            swept = self._done(f"the reaper sends a hint for the {lane} lane", store, crew, Op("sweep", lane=lane))
+            if any(swept.hints):
+                yield swept._replace(needs_no_hint=lane)
+
+    def _operator(self, store: int, crew: int) -> Iterator[Change]:
+        """Purges (the reaper goes on with it), and copies the store."""
+        head = self._head(store)
+        if head is None:
             return
-        store, heard = self.rules.apply(state.store, Op("sweep", lane=lane))
-        if heard.turn_hint or heard.rotation_hint:
-            swept = _hinted(state._replace(store=store), heard)
-            yield Move(f"the reaper sends a hint for the {lane} lane", self._settled(swept))
+        purged = self._done("the purge goes on", store, crew, Op("purge"))
+        if head.purged:
+            yield purged
+        else:
+            yield purged._replace(label="the session is purged", fault=PURGE)
+            yield Change("the store is copied", store, crew, fault=RESTORE)
 
-    def _operator(self, state: State) -> Iterator[Move]:
-        """Purges (the reaper goes on with it), copies the store and puts the copy back."""
-        head, purged = self._head(state), Op("purge")
-        if head is not None and head.purged:
-            yield self._moved("the purge goes on", state, purged)
-        if head is not None and not head.purged and self._may(state, PURGE):
-            store, _ = self.rules.apply(state.store, purged)
-            yield self._fault("the session is purged", state._replace(store=store, resend=""), PURGE)
-        if head is not None and not head.purged and self._may(state, RESTORE):
-            yield self._fault("the store is copied", state._replace(backup=state.store), RESTORE)
-        if state.backup not in (-1, state.store):
-            restored = state._replace(store=state.backup, backup=-1, resend="")
-            yield Move("the copy is restored", self._settled(restored), is_fault=True)
+    def _done(self, label: str, store: int, crew: int, op: Op) -> Change:
+        after, heard = self.rules.apply(store, op)
+        return Change(label, after, crew, _hints(heard))
 
-    def _moved(self, label: str, state: State, op: Op) -> Move:
-        store, heard = self.rules.apply(state.store, op)
-        return Move(label, self._settled(_hinted(state._replace(store=store), heard)))
+    def _with_worker(self, crew: int, lane: Lane, index: int, worker: Worker) -> int:
+        lanes = [list(workers) for workers in self.crews[crew]]
+        lanes[LANES.index(lane)][index] = worker
+        return self._crew((tuple(lanes[0]), tuple(lanes[1])))
 
-    def _fault(self, label: str, state: State, fault: str) -> Move:
-        left = tuple(other for other in state.faults_left if other != fault)
-        return Move(label, self._settled(state._replace(faults_left=left)), is_fault=True)
+    def _head(self, store: int) -> Head | None:
+        return self.rules.worlds[store].box(SESSION).head
 
-    def _may(self, state: State, fault: str) -> bool:
-        return fault in state.faults_left and len(FAULTS) - len(state.faults_left) < self.faults_at_once
-
-    def _head(self, state: State) -> Head | None:
-        return self.rules.worlds[state.store].box(SESSION).head
-
-    def _hold(self, state: State, lane: Lane) -> Hold:
-        head = self._head(state)
+    def _live_token(self, store: int, lane: Lane) -> str:
+        """The lane's token, if its lease is live."""
+        head = self._head(store)
         if head is None or head.purged:
-            return Hold()
-        if lane is Lane.TURN:
-            return head.hold
-        return head.rotation.hold if head.rotation else Hold()
-
-    def _settled(self, state: State) -> State:
-        """The one state that stands for all that differ in the names of tokens and the order of workers only."""
-        tokens = self.rules.tokens[state.store] + (self.rules.tokens[state.backup] if state.backup >= 0 else ())
-        names = {token: f"k{number}" for number, token in enumerate(distinct(tokens))}
-        lanes = [sorted(workers, key=lambda w: repr(renamed_worker(w, names))) for workers in state.workers]
-        for token in distinct(token for workers in lanes for worker in workers for token in worker_tokens(worker)):
-            names.setdefault(token, f"k{len(names)}")
-        turn, rotation = (tuple(renamed_worker(worker, names) for worker in workers) for workers in lanes)
-        return state._replace(
-            store=self.rules.renamed(state.store, names),
-            backup=self.rules.renamed(state.backup, names) if state.backup >= 0 else -1,
-            workers=(turn, rotation),
-        )
+            return ""
+        hold = head.hold if lane is Lane.TURN else head.rotation.hold if head.rotation else Hold()
+        return hold.token if hold.is_live(NOW) else ""
 
 
 def _next_op(worker: Asking | Job, lane: Lane) -> Op:
@@ -246,24 +291,15 @@ def _unanswered(worker: Worker, op: Op) -> Worker:
     return worker._replace(pending=op.token)
 
 
-def _with_worker(state: State, lane: Lane, index: int, worker: Worker) -> State:
-    lanes = [list(workers) for workers in state.workers]
-    lanes[LANES.index(lane)][index] = worker
-    return state._replace(workers=(tuple(lanes[0]), tuple(lanes[1])))
+def _give_names(names: dict[str, str], tokens: Iterable[str]) -> None:
+    """Name tokens in the order of first appearance."""
+    for token in distinct(tokens):
+        names.setdefault(token, token if token.startswith(COUNTED) else f"k{len(names)}")
 
 
-def _with_hints(state: State, lane: Lane, change: int) -> State:
-    turn, rotation = state.hints
-    if lane is Lane.TURN:
-        return state._replace(hints=(min(MOST_HINTS, turn + change), rotation))
-    return state._replace(hints=(turn, min(MOST_HINTS, rotation + change)))
-
-
-def _hinted(state: State, heard: Heard) -> State:
+def _hints(heard: Heard) -> tuple[int, int]:
     """Whoever hears that work is due sends a hint."""
-    if heard.turn_hint:
-        state = _with_hints(state, Lane.TURN, 1)
-    return _with_hints(state, Lane.ROTATION, 1) if heard.rotation_hint else state
+    return int(heard.turn_hint), int(heard.rotation_hint)
 
 
 def _name(lane: Lane, index: int) -> str:

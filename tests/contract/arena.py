@@ -148,6 +148,13 @@ class Arena:
         """Ids of what is overdue now of one kind."""
         return [item.id for item in self.sweep() if item.kind is kind]
 
+    def wait_for_due(self, work_id: str, seconds: float = 20.0) -> None:
+        """Sweep until that thing is overdue. Raises AssertionError after so many seconds."""
+        deadline = self.now() + seconds
+        while work_id not in [item.id for item in self.sweep()]:
+            assert self.now() < deadline, f"{work_id} was not due within {seconds:g} s"
+            self.advance(0.01)
+
     def history(self, session_id: str = SESSION) -> list[Entry]:
         """Archive and live entries, in order."""
         archived = [entry for chunk in self.store.chunks(session_id) for entry in unpack(chunk.data)]

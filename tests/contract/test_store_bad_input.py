@@ -79,7 +79,7 @@ def test_bad_inputs(arena: Arena, value: TurnInput) -> None:
 def test_bad_times(arena: Arena, field: str, seconds: float) -> None:
     """Times are finite and not negative."""
     with pytest.raises(InvalidInput):
-        arena.submit("t1", **{field: seconds})
+        arena.submit("t1", "hello", SESSION, **{field: seconds})
     with pytest.raises(InvalidInput):
         arena.open("other", retention_seconds=seconds)
     arena.submit("t2")
@@ -123,6 +123,21 @@ def test_bad_adoptions(arena: Arena) -> None:
     with pytest.raises(InvalidInput):
         arena.rotate(2, chunk=b"")
     assert arena.store.view(SESSION).epoch == 0
+
+
+@pytest.mark.parametrize(
+    "bad", [float("nan"), float("inf"), object(), {1, 2}, "\ud800"], ids=["nan", "inf", "object", "set", "surrogate"]
+)
+def test_figures_and_events_are_json(arena: Arena, bad: object) -> None:
+    """What is no JSON is refused before anything is written."""
+    arena.answer("t1")
+    with pytest.raises(InvalidInput):
+        arena.rotate(1, figures={"x": bad})
+    assert arena.store.view(SESSION).epoch == 0
+    arena.submit("t2")
+    with pytest.raises(InvalidInput):
+        arena.store.emit(arena.begin(), "delta", {"x": bad})
+    assert arena.kinds("t2") == ["queued", "started"]
 
 
 def test_empty_token_takes_nothing(arena: Arena) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -93,7 +94,7 @@ def test_t91_a_dead_lease_is_taken_over(make_arena: MakeArena) -> None:
 
 def test_a_dead_lease_that_nobody_took_is_renewed_by_a_write(make_arena: MakeArena) -> None:
     """A slow worker goes on until it is refused."""
-    arena = make_arena(lease_seconds=0.3)
+    arena = make_arena(lease_seconds=1.0)
     arena.open()
     arena.submit("t1")
     grant = arena.begin()
@@ -102,24 +103,30 @@ def test_a_dead_lease_that_nobody_took_is_renewed_by_a_write(make_arena: MakeAre
     assert arena.try_begin() is Refusal.HELD
 
 
-def test_renew_keeps_the_lane(make_arena: MakeArena) -> None:
-    """A lease renewed in time does not end."""
-    arena = make_arena(lease_seconds=0.4)
+def test_every_write_of_the_holder_renews_the_lease(make_arena: MakeArena) -> None:
+    """A worker that does anything keeps its lane."""
+    arena = make_arena(lease_seconds=1.0)
     arena.open()
     arena.submit("t1")
     grant = arena.begin()
-    for _ in range(3):
-        arena.advance(0.2)
-        arena.store.renew(grant)
-    assert arena.try_begin() is Refusal.HELD
+    writes: list[Callable[[], object]] = [
+        lambda: arena.store.save_step(grant, 0, "model:0", REPLY),
+        lambda: arena.store.emit(grant, "delta", {}),
+        lambda: arena.commit(grant),
+        lambda: arena.store.renew(grant),
+    ]
+    for write in writes:
+        write()
+        arena.advance(0.6)
+        assert arena.try_begin() is Refusal.HELD
 
 
 def test_renew_is_refused_past_the_deadline(arena: Arena) -> None:
     """The turn's own deadline ends what renewing would keep up."""
-    arena.submit("t1", timeout_seconds=0.1)
+    arena.submit("t1", timeout_seconds=0.6)
     grant = arena.begin()
     arena.store.renew(grant)
-    arena.advance(0.15)
+    arena.advance(0.65)
     with pytest.raises(LeaseLost):
         arena.store.renew(grant)
 
@@ -204,6 +211,30 @@ def test_a_saved_step_resets_the_count(make_arena: MakeArena) -> None:
         arena.store.save_step(grant, position, f"model:{position}", REPLY)
         arena.expire()
     assert attempts == [1, 1, 1, 1]
+
+
+def test_progress_counts_once(make_arena: MakeArena) -> None:
+    """Attempts after the one that saved a step count again."""
+    arena = make_arena(lease_seconds=0.1)
+    arena.open()
+    arena.submit("t1")
+    arena.store.save_step(arena.begin(), 0, "model:0", REPLY)
+    attempts = []
+    for _ in range(3):
+        arena.expire()
+        attempts.append(arena.begin().attempt)
+    assert attempts == [1, 2, 3]
+
+
+def test_deadline_is_set_by_the_first_grant(arena: Arena) -> None:
+    """Being granted again gives a turn no more time."""
+    arena.submit("t1")
+    first = arena.begin()
+    arena.store.release(first)
+    arena.advance(0.05)
+    again = arena.begin()
+    assert again.deadline == first.deadline
+    assert again.now > first.now
 
 
 def test_a_committed_round_resets_the_count(make_arena: MakeArena) -> None:

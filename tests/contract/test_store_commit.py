@@ -40,10 +40,11 @@ def test_rounds_of_a_turn(arena: Arena) -> None:
 
 
 def test_round_event_has_figures_only(arena: Arena) -> None:
-    """Number and size in tokens, no content."""
+    """Number, size in tokens, and what its request was built on; no content."""
     arena.submit("t1")
     arena.commit(arena.begin())
-    assert arena.events("t1")[-1].data == {"round": 0, "tokens": 20}
+    untrimmed = {"pointers_before_seq": 0, "dropped_before_seq": 0, "records_dropped": False}
+    assert arena.events("t1")[-1].data == {"round": 0, "tokens": 20, "epoch": 0, "trim": untrimmed}
 
 
 def test_input_seq_is_known_after_round_0(arena: Arena) -> None:

@@ -176,15 +176,15 @@ def test_close_of_an_unknown_session(arena: Arena) -> None:
 def test_retention_begins_when_nothing_is_unfinished(make_arena: MakeArena) -> None:
     """A closed session is kept for its time after its last turn ended, then it is due."""
     arena = make_arena()
-    arena.open(retention_seconds=0.3)
+    arena.open(retention_seconds=0.6)
     arena.submit("t1")
     grant = arena.begin()
     arena.store.close(SESSION)
-    arena.advance(0.35)
+    arena.advance(0.65)
     assert arena.swept(DueKind.RETENTION) == []
     arena.finish(grant)
     assert arena.swept(DueKind.RETENTION) == []
-    arena.advance(0.35)
+    arena.advance(0.65)
     assert arena.swept(DueKind.RETENTION) == [""]
 
 

@@ -142,11 +142,23 @@ def test_open_calls_are_due_after_their_time(make_arena: MakeArena) -> None:
     """Their time is the turn's that left them open."""
     arena = make_arena()
     arena.open()
-    arena.submit("t1", open_calls_seconds=0.2)
+    arena.submit("t1", open_calls_seconds=0.6)
     arena.finish(arena.begin(), "c1")
     assert arena.swept(DueKind.OPEN_CALLS) == []
-    arena.advance(0.25)
+    arena.advance(0.65)
     assert arena.swept(DueKind.OPEN_CALLS) == [""]
+
+
+def test_answered_calls_are_due_no_more(make_arena: MakeArena) -> None:
+    """Their results are committed; nobody looks after them."""
+    arena = make_arena()
+    arena.open()
+    arena.submit("t1", open_calls_seconds=0.1)
+    arena.finish(arena.begin(), "c1")
+    arena.submit_results("r1", "c1")
+    close_calls(arena, "r1")
+    arena.advance(0.15)
+    assert arena.sweep() == []
 
 
 def test_open_calls_that_waited_too_long_are_closed(waiting: Arena) -> None:

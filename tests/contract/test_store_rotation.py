@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -130,11 +131,11 @@ def test_t11_t13_t17_what_came_later_survives_adopt(arena: Arena) -> None:
     [{"first_seq": 2}, {"old_layout_token": "other"}, {"tail_token": "other"}, {"tail_seq": 9}],
     ids=lambda changed: next(iter(changed)),
 )
-def test_t12_stale_rotation_changes_nothing(arena: Arena, stale: dict[str, object]) -> None:
+def test_t12_stale_rotation_changes_nothing(arena: Arena, stale: dict[str, Any]) -> None:
     """What the store no longer has cannot be replaced: nothing is adopted, and the rotation ends."""
     arena.answer("t1")
     before = arena.store.snapshot(SESSION)
-    adopted = arena.rotate(2, **stale)
+    adopted = arena.rotate(2, "test", **stale)
     assert (adopted.is_adopted, adopted.epoch) == (False, 0)
     assert arena.store.snapshot(SESSION) == before
     assert arena.store.chunks(SESSION) == []
@@ -267,7 +268,7 @@ def test_rotation_at_the_line_again(arena: Arena) -> None:
 
 def test_no_gain_twice_running_backs_off(make_arena: MakeArena) -> None:
     """Two rotations that free nothing: the line is left alone for a while; whoever asks still gets a rotation."""
-    arena = make_arena(no_gain_backoff_seconds=0.4)
+    arena = make_arena(no_gain_backoff_seconds=1.0)
     arena.open()
     arena.answer("t1")
     useless = Record(first_seq=1, last_seq=1, text="no shorter", tokens=10)
@@ -278,7 +279,7 @@ def test_no_gain_twice_running_backs_off(make_arena: MakeArena) -> None:
     assert arena.store.adopt(grant, arena.adoption(grant, 1, records=longer, line_tokens=1)).rotation_id is None
     assert arena.store.view(SESSION).rotation_state == "backing off: no_gain"
     assert arena.answer("t2", line_tokens=1).rotation_id is None
-    arena.advance(0.45)
+    arena.advance(1.05)
     assert arena.answer("t3", line_tokens=1).rotation_id is not None
 
 
@@ -356,9 +357,9 @@ def test_released_rotation_is_granted_again(arena: Arena) -> None:
 def test_rotation_failed_for_retry_waits(arena: Arena) -> None:
     """It is granted again after its retry time, not before."""
     arena.store.request_rotation(SESSION, "test")
-    arena.store.fail(arena.begin(Lane.ROTATION), "provider_unavailable", "overloaded", 0.2)
+    arena.store.fail(arena.begin(Lane.ROTATION), "provider_unavailable", "overloaded", 0.6)
     assert arena.try_begin(Lane.ROTATION) is Refusal.NOTHING
-    arena.advance(0.25)
+    arena.advance(0.65)
     assert arena.begin(Lane.ROTATION).attempt == 1
 
 

@@ -128,7 +128,7 @@ def test_release_never_counts(make_arena: MakeArena) -> None:
 
 def test_t97_release_of_a_lost_lane_leaves_the_successor_alone(make_arena: MakeArena) -> None:
     """A release compares the token: a late one does not take the lane from its new holder."""
-    arena = make_arena(lease_seconds=0.3)
+    arena = make_arena(lease_seconds=1.0)
     arena.open()
     arena.submit("t1")
     first = arena.begin()
@@ -152,10 +152,10 @@ def test_failed_for_retry_waits_for_its_time(arena: Arena) -> None:
     """Before the retry time nothing is granted, nor to the turns behind; then the turn is due and granted again."""
     arena.submit("t1")
     arena.submit("t2")
-    assert arena.store.fail(arena.begin(), "tool_failed", "no disk", 0.2) is None
+    assert arena.store.fail(arena.begin(), "tool_failed", "no disk", 0.6) is None
     arena.sweep()
     assert arena.try_begin() is Refusal.NOTHING
-    arena.advance(0.25)
+    arena.advance(0.65)
     assert "t1" in arena.swept(DueKind.TURN)
     grant = arena.begin()
     assert (grant.work_id, grant.attempt) == ("t1", 2)

@@ -189,7 +189,9 @@ def test_bad_python_is_named(tmp_path: Path, code: str, named: str) -> None:
         load_catalog(str(path))
 
 
-@pytest.mark.parametrize("spec", ["no_such_module", "no/such/file.py", "none.toml", "no.such.module", ".relative", "two words"])
+@pytest.mark.parametrize(
+    "spec", ["no_such_module", "no/such/file.py", "none.toml", "no.such.module", ".relative", "two words"]
+)
 def test_a_missing_source_is_named(spec: str) -> None:
     """A module or file that is not there is a caller's error."""
     with pytest.raises(InvalidInput, match=spec.replace(".", r"\.")):

@@ -59,6 +59,13 @@ def test_a18_31_a_window_that_holds_the_bound_but_cannot_converge(
     assert f"a window of {window_tokens} tokens cannot converge; it takes {minimum_tokens}" in str(refused.value)
 
 
+def test_a18_24_a_window_that_would_rotate_on_almost_every_turn_is_refused() -> None:
+    """Tiers of 100 and 1 in a window of 128 did so on 16 of 20 turns."""
+    with pytest.raises(CannotConverge) as refused:
+        budgets_of(Tiers(tier_tokens=(100, 1), convergence_ratio=1.0), 128)
+    assert refused.value.minimum_tokens == 185
+
+
 def test_the_refusal_shows_its_arithmetic() -> None:
     """Window, sum of the tiers, bound, line: all that the decision was made from."""
     with pytest.raises(CannotConverge) as refused:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from sessionlib.summaries.contract import ConsolidationRequest
 from sessionlib.summaries.model import ModelSummarizer
 from sessionlib.testing.observations import Prompt
 from sessionlib.testing.server import FakeProviderServer
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -59,13 +60,6 @@ def request_of(*entries: Entry, **fields: Any) -> ModelRequest:
         "timeout_seconds": 30.0,
     }
     return ModelRequest(entries=entries or (Entry.user("Hello"),), **{**defaults, **fields})
-
-
-def wait_until(is_so: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.005)
 
 
 def test_it_echoes_and_counts_exactly(provider: ChatCompletions) -> None:
@@ -159,7 +153,7 @@ def test_summaries_are_held_while_answers_pass(server: FakeProviderServer, provi
     server.hold("summaries")
     with ThreadPoolExecutor(1) as pool:
         held = pool.submit(provider.complete, request_of(model="summarizer"))
-        wait_until(lambda: server.report()["held"]["summaries"] == 1)
+        wait_for(lambda: server.report()["held"]["summaries"] == 1)
         assert provider.complete(request_of()).text
         assert not held.done()
         server.release()
@@ -304,7 +298,7 @@ def test_it_holds_a_thousand_requests(server: FakeProviderServer, provider: Chat
     try:
         for thread in threads:
             thread.start()
-        wait_until(lambda: server.report([])["held"]["answers"] == 1_000, seconds=90)
+        wait_for(lambda: server.report([])["held"]["answers"] == 1_000, seconds=90)
     finally:
         server.release()
         for thread in threads:
@@ -326,7 +320,7 @@ def test_it_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
-        wait_until(port_file.exists, seconds=60)
+        wait_for(port_file.exists, seconds=60)
         report = httpx.get(f"http://127.0.0.1:{port_file.read_text()}/report").json()
         assert report["window_tokens"] == 77
         os.kill(process.pid, signal.SIGTERM)

@@ -31,6 +31,7 @@ from tests.sessionlib.rotating import (
     room,
     transcript,
     words,
+    wordy,
 )
 
 POLICY = LogMerge()
@@ -165,6 +166,22 @@ def test_a18_49_a_blank_answer_loses_nothing_from_view() -> None:
     layout = Layout(live=transcript(rounds(28)))
     plan = planned(layout, BUDGETS)
     assert Asked(blank).decide(POLICY.rotate(plan)).layout is plan.layout
+
+
+def test_a18_49_a_blank_answer_keeps_what_has_no_record_although_others_merge() -> None:
+    """Records above their budget are merged, and the history that was not consolidated stays verbatim."""
+    records = tuple(record(at, at, tier=1, tokens=300) for at in range(1, 4))
+    layout = Layout(records=records, live=transcript(rounds(28), first_seq=4))
+    rotated, _ = decided(layout, lambda request: words(50) if request.tier > 1 else "")
+    assert len(rotated.layout.records) == 2
+    assert rotated.layout.live == layout.live
+
+
+def test_t57_a_record_that_is_not_smaller_than_its_entries_is_refused() -> None:
+    """A summarizer that only adds leaves the history as it was."""
+    layout = Layout(live=transcript(rounds(28)))
+    rotated, _ = decided(layout, wordy)
+    assert rotated.layout == layout
 
 
 def test_a18_50_a_blank_merge_keeps_text_of_its_sources() -> None:

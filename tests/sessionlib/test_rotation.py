@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessionlib.entries import Entry, EntryKind, open_call_ids, render
-from sessionlib.errors import Cancelled, ProviderRejected, ProviderUnavailable
+from sessionlib.errors import Cancelled, InvalidInput, ProviderRejected, ProviderUnavailable
 from sessionlib.layout import Layout, Method, make_record
-from sessionlib.policies.contract import Policy, SaturationReason
+from sessionlib.policies.contract import Policy, Saturation, SaturationReason
 from sessionlib.policies.log_merge import LogMerge
 from sessionlib.policies.tiers import Tiers
 from sessionlib.rotation import RotationOutcome, plan_for, rotate
@@ -41,6 +42,7 @@ SMALL = Tiers(tier_tokens=(100, 60, 40, 30), convergence_ratio=1.0)
 BUDGETS = budgets_of(SMALL, 600)
 POLICY = LogMerge()
 WIDE = budgets_of(POLICY, 8_000)
+WIDE_TIERS = budgets_of(Tiers(), 8_000)
 
 
 def messages(number: int, tokens: int = 20) -> Layout:
@@ -145,6 +147,13 @@ def test_a18_49_a_blank_summarizer_loses_nothing_from_view() -> None:
         assert (outcome.layout.records[0].first_seq, outcome.layout.records[-1].last_seq) == (1, outcome.dropped_count)
 
 
+@pytest.mark.parametrize("window_tokens", [6_960, 7_367, 7_404, 7_441, 8_884])
+def test_an_answer_of_exactly_what_is_allowed_is_accepted(window_tokens: int) -> None:
+    """Windows at which budget and source, divided and multiplied again, give less than the budget."""
+    outcome = rotated(messages(160, tokens=60), filling, POLICY, window_tokens)
+    assert set(outcome.methods) == {Method.NORMAL}
+
+
 def test_an_extract_of_a_merge_is_half_of_its_source() -> None:
     """A summarizer that shortens merges to 0.9 is set aside for the extractive one, which is given half."""
     targets: list[int] = []
@@ -176,6 +185,16 @@ def test_everything_removed_is_shown_in_chunks_that_fit() -> None:
     assert [bool(request.previous_record) for request in requests] == [False] + [True] * (len(requests) - 1)
     assert all(request.material.endswith("\n") for request in requests[:-1])
     assert outcome.layout.records[0].rewrite_count == len(requests)
+
+
+def test_a_record_so_far_leaves_room_for_the_next_chunk() -> None:
+    """However little a summarizer shortens, each request fits its window, and progress is made."""
+    policy = Tiers()
+    driven = Driven(keeping(0.95))
+    driven.rotate(planned(messages(60, tokens=100), WIDE_TIERS), policy, summarizer_window_tokens=1_000)
+    requests = [effect.request for effect in driven.effects.values()]
+    assert len(requests) < 60
+    assert all(CHARACTERS.text(r.previous_record) + CHARACTERS.text(r.material) <= 500 for r in requests)
 
 
 def test_one_line_above_the_window_is_shown_too() -> None:
@@ -258,6 +277,24 @@ def test_an_echo_in_chunks_is_reported_for_the_whole() -> None:
     )
     assert [s.reason for s in outcome.saturations] == [SaturationReason.NO_REDUNDANCY]
     assert outcome.methods == (Method.EXTRACTIVE,)
+
+
+def test_folding_chunks_is_no_saturation_in_itself() -> None:
+    """A summarizer that halves what it is shown shortens, however often the record so far is shown to it again."""
+    plan = planned(messages(60, tokens=100), WIDE_TIERS)
+    outcome = Driven(keeping(0.5)).rotate(plan, Tiers(), summarizer_window_tokens=2_000)
+    assert outcome.consolidation_count > 5
+    assert outcome.saturations == ()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [("no_redundancy", 1, 1, 1), (SaturationReason.NO_REDUNDANCY, 0, 1, 1), (SaturationReason.NO_REDUNDANCY, 1, -1, 1)],
+)
+def test_a18_41_a_saturation_without_sense_is_refused(fields: tuple[Any, ...]) -> None:
+    """An undefined reason, a tier below 1, negative figures."""
+    with pytest.raises(InvalidInput):
+        Saturation(*fields)
 
 
 def test_figures_are_plain_values_without_content() -> None:

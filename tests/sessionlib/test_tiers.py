@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from sessionlib.entries import Entry
 from sessionlib.layout import Layout, Record, make_record
 from sessionlib.policies.contract import Origin, Rotated, SaturationReason
 from sessionlib.policies.tiers import Tiers
 from sessionlib.summaries.contract import ConsolidationRequest
+from sessionlib.tokens import CharactersCounter
 from tests.sessionlib.rotating import (
     CHARACTERS,
     CHARACTERS_OF_SUMMARIZERS,
@@ -147,6 +150,32 @@ def test_the_coarsest_tier_lets_its_record_go() -> None:
     first = decided(messages(10), scripted(20, 65), policy)
     second = decided(appended(first.layout, messages(10).live.entries), scripted(20, 65), policy)
     assert [(record.first_seq, record.last_seq) for record in second.layout.records] == [(6, 15)]
+
+
+def test_the_cascade_reaches_the_coarsest_tier() -> None:
+    """What moves out of tier 2 is recorded at tier 3, one record to each tier, coarsest and oldest first."""
+    layout = messages(10)
+    for _ in range(3):
+        layout = decided(layout, scripted(20, 65)).layout
+        layout = appended(layout, messages(10).live.entries)
+    rotated = decided(layout, scripted(20, 65))
+    assert [(kept.tier, kept.first_seq, kept.last_seq) for kept in rotated.layout.records] == [
+        (3, 6, 15),
+        (2, 16, 25),
+        (1, 26, 35),
+    ]
+
+
+def test_the_seeded_size_of_a_tier_holds_where_joining_costs_a_token() -> None:
+    """A text that fits its budget alone is cut if, joined to its label, it takes more than both apart."""
+
+    class Joining(CharactersCounter):
+        def entry(self, entry: Entry) -> int:
+            return super().entry(entry) + (not entry.text.endswith("\n"))
+
+    plan = replace(planned(messages(10), BUDGETS), counter=Joining())
+    (record,) = Asked(filling).decide(SMALL.rotate(plan)).layout.records
+    assert record.tokens <= 60 + 27
 
 
 def test_rewrites_are_counted_for_the_oldest_content() -> None:

@@ -143,6 +143,21 @@ def test_killed_worker_is_replaced(fleet: Fleet) -> None:
     assert fleet.supervisor.child("front").restart_count == 1
 
 
+def test_worker_waits_for_its_broker(tmp_path: Path) -> None:
+    """A worker may be started before its server: it tries again until it is there."""
+    log = tmp_path / "log"
+    server = EmbeddedServer(tmp_path / "data")
+    settings = Settings(turns_concurrency=1).for_embedded(server.url)
+    with Supervisor() as supervisor:
+        command = worker_command("front", settings)
+        supervisor.start(Command(name="front", arguments=command, environment=settings.environment(), output=log))
+        wait_for(lambda: "Cannot connect" in log.read_text(), what="the first try")
+        with server:
+            wait_for(lambda: "ready." in log.read_text(), what="the worker")
+            assert supervisor.child("front").restart_count == 0
+            supervisor.stop()
+
+
 def test_import_opens_no_connection() -> None:
     """`workers.app` can be imported anywhere: the network is only used when something is sent."""
     script = (

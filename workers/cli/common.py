@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from workers.client import ClientSession, Sessions
     from workers.health import Observations, Role
     from workers.settings import Settings
-
-P = ParamSpec("P")
 
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.", show_default=False)]
 TimeoutSeconds = Annotated[
@@ -78,6 +76,7 @@ class Call:
         """The options, else the environment, else the defaults. Raises InvalidInput."""
         from workers.settings import Settings
 
+        Settings.read()  # a bad variable is named even where an option takes its place: workers/app.py reads it too
         return Settings.read(**self._options)
 
     @cached_property
@@ -153,13 +152,19 @@ _SHARED = {
 }
 
 
-def shared(command: Callable[Concatenate[Call, P], None]) -> Callable[..., None]:
+def shared(command: Callable[..., None]) -> Callable[..., None]:
     """*command* with the common options, which reach it as its first argument; its errors end it with an exit code."""
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
 
     @functools.wraps(command)
     def run(
-        context: typer.Context, *, store: str | None, agents: str | None, namespace: str | None, as_json: bool, **own: Any
+        context: typer.Context,
+        *,
+        store: str | None,
+        agents: str | None,
+        namespace: str | None,
+        as_json: bool,
+        **own: Any,
     ) -> None:
         tools = context.obj if isinstance(context.obj, Tools) else Tools()
         call = Call(tools, as_json=as_json, store_url=store, agents=agents, namespace=namespace)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rich.table import Table
 
 from sessionlib.entries import Entry, render
-from sessionlib.layout import Layout, Method
+from sessionlib.layout import Layout, Method, Record
 from sessionlib.stores.contract import Event, SessionView, Trim
 from sessionlib.window import Budgets
 from workers.cli.printing import age_text, bytes_text, printable
@@ -76,7 +76,7 @@ def tier_table(layout: Layout) -> Table:
     table.add_column("what it is")
     for record in layout.records:
         span = f"{record.first_seq:,}–{record.last_seq:,}"
-        table.add_row(str(record.tier), span, f"{record.tokens:,}", _record_note(record.source_tokens, record))
+        table.add_row(str(record.tier), span, f"{record.tokens:,}", record_note(record))
     if layout.carried:
         what = "the running turn's input, carried"
         table.add_row("", f"{layout.carried.seq:,}", f"{layout.carried.tokens:,}", what)
@@ -86,14 +86,11 @@ def tier_table(layout: Layout) -> Table:
     return table
 
 
-def _record_note(source_tokens: int, record: object) -> str:
-    rewrites = getattr(record, "rewrite_count", 1)
-    method = getattr(record, "method", Method.NORMAL)
-    parts = [f"record of {source_tokens:,} tokens" if source_tokens else "record"]
-    parts.append(f"rewritten {rewrites} times" if rewrites > 1 else "written once")
-    if method is not Method.NORMAL:
-        parts.append(str(method))
-    return ", ".join(parts)
+def record_note(record: Record) -> str:
+    """Where a record comes from."""
+    source = f"record of {record.source_tokens:,} tokens" if record.source_tokens else "record"
+    rewrites = f"rewritten {record.rewrite_count} times" if record.rewrite_count > 1 else "written once"
+    return ", ".join([source, rewrites, *([str(record.method)] if record.method is not Method.NORMAL else [])])
 
 
 def fill_text(layout: Layout, budgets: Budgets) -> str:
@@ -108,15 +105,17 @@ def fill_text(layout: Layout, budgets: Budgets) -> str:
     )
 
 
-def why(view: SessionView, budgets: Budgets) -> str:
-    """Why the session rotates, or why it does not."""
-    tokens, line = view.conversation_tokens, budgets.line_tokens
+def why(view: SessionView, budgets: Budgets | None) -> str:
+    """Why the session rotates, or why it does not. *budgets* None: its agent's description cannot be used."""
     if view.rotation_state == "running":
         return f"rotation {view.rotation_id} is running"
     if view.rotation_id:
         return f"rotation {view.rotation_id} was requested and waits for a background worker, or for its next attempt"
     if view.rotation_state:
         return f"no rotation is requested for now, {view.rotation_state}; requests are trimmed where they must be"
+    if budgets is None:
+        return "the stored description of its agent cannot be used, so its rotation line is not known here"
+    tokens, line = view.conversation_tokens, budgets.line_tokens
     if tokens >= line:
         return f"past the rotation line ({tokens:,} of {line:,} tokens): the next commit requests a rotation"
     return f"no rotation is due: {tokens:,} of the {line:,} tokens at which one is requested, {line - tokens:,} left"

@@ -43,6 +43,32 @@ class Report:
     exit_code: ExitCode
 
 
+class RotationTimeout(errors.SessionError, TimeoutError):
+    """The caller stopped waiting; the rotation goes on."""
+
+    code = "rotation_timeout"
+
+    def __init__(self, rotation_id: str, waited_seconds: float) -> None:
+        super().__init__(rotation_id, waited_seconds)
+        self.rotation_id, self.waited_seconds = rotation_id, waited_seconds
+
+    def __str__(self) -> str:
+        return f"rotation {self.rotation_id} was not done after {self.waited_seconds:g} s; it goes on"
+
+
+class WorkersNotReady(errors.SessionError):
+    """Workers were started and did not answer."""
+
+    code = "workers_not_ready"
+
+    def __init__(self, waited_seconds: float) -> None:
+        super().__init__(waited_seconds)
+        self.waited_seconds = waited_seconds
+
+    def __str__(self) -> str:
+        return f"not both workers answered within {self.waited_seconds:g} s"
+
+
 ADVICE: dict[type[errors.SessionError], str] = {
     errors.UnknownSession: "`sessionctl ls` lists sessions; `sessionctl send SESSION MESSAGE --agent NAME` opens one",
     errors.CannotConverge: "give the agent a larger window, or smaller shares",
@@ -56,10 +82,18 @@ ADVICE: dict[type[errors.SessionError], str] = {
     errors.StoreFull: "give the server more memory, or purge sessions; running work goes on",
     errors.StoreError: "upgrade this program if a newer one wrote to the store; else restore a backup",
     errors.AnswerTimeout: "`sessionctl show SESSION --turn ID` asks for it later",
+    RotationTimeout: "`sessionctl show SESSION` says how it stands",
+    WorkersNotReady: "the ends of their logs are above; --data DIRECTORY keeps the logs",
     errors.TurnFailed: "what was committed of it is kept; send the next turn, or the same input under a new id",
     errors.SessionError: "try again; report it if it comes back",
 }
 """What to do, by the nearest class of the error tree."""
+
+FIELD_ADVICE = {
+    "agent": "name the file or module that has the agent with --agents (SESSIONLIB_AGENTS)",
+    "partitions": "set SESSIONLIB_PARTITIONS; `sessionctl up` prints what its server takes",
+}
+"""What to do about a wrong value, where its field says more than its kind."""
 
 CALLER_CODES = frozenset({"cancelled", "interrupted", "closed", "calls_closed", "deadline", "package_shadowed"})
 """Endings of a turn that its caller chose: by a call, or by the agent's own timeout."""
@@ -78,9 +112,14 @@ def report_of(exc: Exception) -> Report:
             advice=UNKNOWN_FAULT_ADVICE,
             exit_code=ExitCode.FAILED,
         )
-    advice = next(ADVICE[kind] for kind in type(exc).__mro__ if kind in ADVICE)
     code = exc.reason_code if isinstance(exc, errors.TurnFailed) else exc.code
-    return Report(code=code, whose=_whose(exc), message=str(exc), advice=advice, exit_code=_exit_code(exc))
+    return Report(code=code, whose=_whose(exc), message=str(exc), advice=_advice(exc), exit_code=_exit_code(exc))
+
+
+def _advice(exc: errors.SessionError) -> str:
+    if isinstance(exc, errors.InvalidInput) and exc.field in FIELD_ADVICE:
+        return FIELD_ADVICE[exc.field]
+    return next(ADVICE[kind] for kind in type(exc).__mro__ if kind in ADVICE)
 
 
 def _exit_code(exc: errors.SessionError) -> ExitCode:
@@ -89,7 +128,7 @@ def _exit_code(exc: errors.SessionError) -> ExitCode:
             return ExitCode.USAGE
         case errors.StoreError():
             return ExitCode.STORE
-        case errors.AnswerTimeout():
+        case TimeoutError():
             return ExitCode.TIMEOUT
         case _:
             return ExitCode.FAILED
@@ -98,14 +137,18 @@ def _exit_code(exc: errors.SessionError) -> ExitCode:
 def _whose(exc: errors.SessionError) -> Whose:
     if isinstance(exc, errors.TurnFailed):
         return whose_code(exc.reason_code)
-    if isinstance(exc, errors.AnswerTimeout):
+    if isinstance(exc, TimeoutError):
         return Whose.CALLER
     return whose_code(exc.code)
 
 
 def whose_code(code: str) -> Whose:
     """Whose fault an error code stands for: the codes of the error tree, and those of a turn's endings."""
-    sides = ((errors.CallerError, Whose.CALLER), (errors.ProviderError, Whose.PROVIDER), (errors.StoreError, Whose.STORE))
+    sides = (
+        (errors.CallerError, Whose.CALLER),
+        (errors.ProviderError, Whose.PROVIDER),
+        (errors.StoreError, Whose.STORE),
+    )
     for base, whose in sides:
         if any(kind.code == code for kind in _tree(base)):
             return whose

@@ -62,10 +62,17 @@ local function save(hash)
   hash.changed = {}
 end
 
+-- Turns whose hint goes out when the head is saved, each once; "" is for those who watch the session.
+local hints = {}
+
+local function hint(turn_id) hints[turn_id] = true end
+
 local function save_head(head)
-  if not next(head.changed) then return end
-  set(head, "updated", NOW)
-  save(head)
+  if next(head.changed) then
+    set(head, "updated", NOW)
+    save(head)
+  end
+  for turn_id in pairs(hints) do call("PUBLISH", HINTS, SESSION .. "|" .. turn_id) end
 end
 
 local function is_there(head) return head.exists and get(head, "purged") == "" end
@@ -77,18 +84,15 @@ local IS_TIMER = {open_calls = true, retention = true}
 
 local function member_of(kind, id) return kind .. "|" .. SESSION .. "|" .. id end
 
--- Make or move a member; what it was swept before does not count any more.
-local function make_due(kind, id, at)
-  call("ZADD", IS_TIMER[kind] and TIMERS or DUE, text(at), member_of(kind, id))
-  call("HDEL", SWEEPS, member_of(kind, id))
-end
+-- Make or move a member. A sweep finds it moved, and begins to count anew.
+local function make_due(kind, id, at) call("ZADD", IS_TIMER[kind] and TIMERS or DUE, text(at), member_of(kind, id)) end
 
 local function not_due(kind, id)
   call("ZREM", IS_TIMER[kind] and TIMERS or DUE, member_of(kind, id))
   call("HDEL", SWEEPS, member_of(kind, id))
 end
 
--- Events, audit, hints, counters ------------------------------------------------------------------------------------
+-- Events, audit, counters -------------------------------------------------------------------------------------------
 
 local function turn_key(id) return TAG .. "turn:" .. SESSION .. "|" .. id end
 
@@ -97,14 +101,11 @@ local function events_key(id) return TAG .. "events:" .. SESSION .. "|" .. id en
 -- JSON of a string: what Redis and fakeredis encode alike.
 local function quoted(value) return cjson.encode(value) end
 
-local function hint(turn_id) call("PUBLISH", HINTS, SESSION .. "|" .. turn_id) end
-
 local function tell(turn_id, kind, data)
   call("XADD", events_key(turn_id), "*", "kind", kind, "data", data)
   hint(turn_id)
 end
 
--- A hint without a turn is for those who watch the session.
 local function note(kind, data)
   call("XADD", AUDIT, "MAXLEN", LIMITS.audit_limit, "*", "kind", kind, "data", data)
   hint("")
@@ -301,7 +302,9 @@ end
 
 -- Rotations ---------------------------------------------------------------------------------------------------------
 
+-- The pending rotation's id, requested now if there is none.
 local function request_rotation(head, reason)
+  if get(head, "rotation") ~= "" then return get(head, "rotation") end
   add(head, "rotation_counter", 1)
   local id = "r" .. get(head, "rotation_counter")
   set(head, "rotation", id)
@@ -310,12 +313,11 @@ local function request_rotation(head, reason)
   return id
 end
 
--- The rotation requested because the line is passed, or "".
+-- Request a rotation if the line is reached and no back-off holds.
 local function check_line(head, line_tokens)
   count_fill(head, line_tokens)
-  if conversation_tokens(head) < line_tokens or get(head, "rotation") ~= "" then return "" end
-  if number(head, "backoff_until") > NOW then return "" end
-  return request_rotation(head, "line")
+  if conversation_tokens(head) < line_tokens or number(head, "backoff_until") > NOW then return end
+  request_rotation(head, "line")
 end
 
 local ROTATION_FIELDS = {
@@ -360,9 +362,9 @@ local function commit_token_of(element) return string.match(element, "^[^\n]*\n(
 
 local function size_of(element) return tonumber(string.match(element, "^(%d+)\n")) end
 
--- The session for a worker that has the layout *layout_token* and the entries *first_seq* to *next_seq* - 1, the last of
--- them under commit token *tail_token*: fields of the head, records and carried input (false if it has them), the sequence number
--- of the first entry sent, and the entries.
+-- The session for a worker that has the layout *layout_token* and the entries from *first_seq* to before *next_seq*,
+-- the last under commit token *tail_token*. Returns the head's fields, records and carried input (false if it has
+-- them), the sequence number of the first entry sent, and the entries.
 local function snapshot(head, layout_token, first_seq, next_seq, tail_token)
   local from, first = number(head, "live_from"), number(head, "live_from")
   if first_seq <= from and next_seq > from and next_seq <= number(head, "next_seq") then

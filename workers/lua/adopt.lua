@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
 -- Put a rotation's outcome in the place of exactly what it was computed from, or change nothing of the layout.
--- KEYS of the session   ARGV[1] lane, [2] token, [3] rotation id, [4] layout token, [5] first sequence number that it
--- saw, [6] entries that leave, [7] layout token that it saw, [8] last sequence number that it saw (0: none), [9] commit
--- token of that entry, [10] records (JSON lines), [11] their tokens, [12] archive chunk ("" without), [13] line tokens,
--- [14] figures (a JSON object)
+-- KEYS of the session   ARGV[1] the rotation lane, [2] token, [3] rotation id, [4] layout token, [5] first sequence
+-- number that it saw, [6] entries that leave, [7] layout token that it saw, [8] last sequence number that it saw (0:
+-- none), [9] commit token of that entry, [10] records (JSON lines), [11] their tokens, [12] archive chunk ("" without),
+-- [13] line tokens, [14] figures (a JSON object)
 -- Reads the running turn's key, named from the tag.
 -- Returns {"held", is_adopted, epoch, rotation to dispatch or "", "1" if a disposal is due}, or LOST.
 -- Sent twice, the second finds its layout token in the head and answers alike.
-local lane, token, id, layout_token, first, dropped, seen_layout_token, tail, tail_token, records, record_tokens, chunk,
+local _, token, id, layout_token, first, dropped, seen_layout_token, tail, tail_token, records, record_tokens, chunk,
   line_tokens, figures_json = unpack(ARGV)
 first, dropped, tail, line_tokens = tonumber(first), tonumber(dropped), tonumber(tail), tonumber(line_tokens)
 

@@ -23,7 +23,7 @@ end
 
 -- What bars the next grant: a code and why the work ends; "wait"; or nothing.
 local function obstacle(work, prefix)
-  local attempts, last_error = get(work, prefix .. "attempts"), ""
+  local attempts, last_error = text(number(work, prefix .. "attempts")), ""
   if get(work, prefix .. "last_code") ~= "" then
     last_error = "; the last error: " .. get(work, prefix .. "last_code") .. ": " .. get(work, prefix .. "last_error")
   end

@@ -1,16 +1,17 @@
 #!lua flags=allow-oom
 -- Record a round of the turn at work, and drop its steps; with an answer, end the turn.
--- KEYS of the session   ARGV[1] lane, [2] token, [3] turn id, [4] commit token, [5] round, [6] epoch it was built on,
--- [7] tokens of its entries, [8] index of the turn's input among them (-1: none), [9] "1" if they answer the open calls,
+-- KEYS of the session   ARGV[1] the turn lane, [2] token, [3] turn id, [4] commit token, [5] round, [6] epoch it saw,
+-- [7] tokens of its entries, [8] index of the turn's input among them (-1: none), [9] "1" if they answer open calls,
 -- [10] calibration, [11] line tokens, [12] trim (JSON), [13] name of the handle (JSON, "" without), [14] handle (JSON),
 -- [15] answer (JSON, "" without), [16] its open calls (JSON lines), [17] their ids (as in submit),
 -- [18…] elements of the live list
--- Returns {"held", epoch, layout token, next turn or "", rotation to dispatch or "", "1" if a disposal is due}, or LOST.
+-- Returns {"held", epoch, layout token, next turn, rotation to dispatch, "1" if a disposal is due}, or LOST.
 -- The answer, its event and its hint go out in here: a caller never waits for a second message.
 -- Sent twice, the second finds its commit token on the turn and answers alike.
-local lane, token, id, commit_token, round, epoch, tokens, input_index, closes_calls, calibration, line_tokens, trim,
+local _, token, id, commit_token, round, epoch, tokens, input_index, closes_calls, calibration, line_tokens, trim,
   handle_name, handle, answer, open_calls, open_call_ids = unpack(ARGV, 1, 17)
-round, tokens, input_index, line_tokens = tonumber(round), tonumber(tokens), tonumber(input_index), tonumber(line_tokens)
+round, tokens = tonumber(round), tonumber(tokens)
+input_index, line_tokens = tonumber(input_index), tonumber(line_tokens)
 
 local function committed(head)
   return {
@@ -82,7 +83,8 @@ call("DEL", STEPS.turn)
 set(turn, "rounds", round + 1)
 set(turn, "progress", "1")
 set(turn, "commit_token", commit_token)
-tell(id, "round", '{"round":' .. text(round) .. ',"tokens":' .. text(tokens) .. "}")
+tell(id, "round", '{"round":' .. text(round) .. ',"tokens":' .. text(tokens) .. ',"epoch":' .. epoch .. ',"trim":'
+  .. string.match(trim, '"value":(%b{})') .. "}")
 if answer ~= "" then
   end_answered(head, turn)
 else

@@ -20,10 +20,18 @@ local function overdue(key)
   return found
 end
 
+-- How often a member was swept since it was last moved by anything else: kept as "<times> <where that moved it>".
+local function sweeps_of(item)
+  local times, at = string.match(call("HGET", SWEEPS, item.member) or "", "^(%d+) (.*)$")
+  return times and tonumber(at) == item.at and tonumber(times) or 0
+end
+
 local function mark_swept(item)
-  local sweeps = tonumber(call("HINCRBY", SWEEPS, item.member, 1))
-  local wait = math.min(LIMITS.sweep_first_seconds * 2 ^ math.min(sweeps - 1, 32), LIMITS.sweep_last_seconds)
-  call("ZADD", item.key, text(NOW + wait), item.member)
+  local sweeps = sweeps_of(item)
+  local wait = math.min(LIMITS.sweep_first_seconds * 2 ^ math.min(sweeps, 32), LIMITS.sweep_last_seconds)
+  local at = text(NOW + wait)
+  call("ZADD", item.key, at, item.member)
+  call("HSET", SWEEPS, item.member, text(sweeps + 1) .. " " .. at)
 end
 
 pull_back()

@@ -1,7 +1,7 @@
 #!lua
 -- Create a session, or confirm one that is there.
 -- KEYS of the session   ARGV[1] agent name, [2] its digest, [3] "1" to pin it, [4] its description (JSON),
--- [5] digest of the history ("" without), [6] its tokens, [7] line tokens, [8] retention seconds ("" keeps the session),
+-- [5] digest of the history ("" without), [6] its tokens, [7] line tokens, [8] retention seconds ("" keeps it),
 -- [9…] elements of the live list
 -- Returns {"opened", is_new, agent name, digest, pinned, rotation to dispatch or ""}, or {error code}.
 -- Sent twice, the second confirms what the first created.

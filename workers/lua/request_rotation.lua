@@ -4,8 +4,6 @@
 -- Returns the id of the pending rotation, requested now if there was none; false for an unknown session.
 local head = load(HEAD)
 if not is_there(head) then return false end
-if get(head, "rotation") == "" then
-  request_rotation(head, ARGV[1])
-  save_head(head)
-end
-return get(head, "rotation")
+local id = request_rotation(head, ARGV[1])
+save_head(head)
+return id

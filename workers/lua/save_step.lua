@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Save a step of a lane's work, if the caller still holds the lane.
--- KEYS of the session   ARGV[1] lane, [2] token, [3] work id, [4] position (counted over the whole work), [5] step (JSON)
+-- KEYS of the session   ARGV[1] lane, [2] token, [3] work id, [4] position (counted over the whole work), [5] step
 -- Returns {"held", number of steps, committed rounds included}; LOST too when the position would leave a gap.
 -- Sent twice, the second finds its step there.
 local lane, token, id, position = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])

@@ -7,11 +7,11 @@
 -- Sent twice, the second is told of the turn that the first accepted.
 local id, digest, result_ids, busy = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 
+local function count_unfinished(head) return call("LLEN", INBOX) + (get(head, "turn:work") ~= "" and 1 or 0) end
+
 local head = load(HEAD)
 if not is_there(head) then return {"unknown_session"} end
-local queued = call("LLEN", INBOX)
-local running = get(head, "turn:work")
-local unfinished = queued + (running ~= "" and 1 or 0)
+local unfinished = count_unfinished(head)
 local turn = load_turn(id)
 
 if turn.exists then
@@ -57,6 +57,6 @@ count("unfinished", 1)
 tell(id, "queued", "{}")
 local is_dispatched = ready_turn(head) == id
 make_due("turn", id, is_dispatched and NOW or NOW + LIMITS.sweep_first_seconds)
+set(head, "updated", NOW)
 save_head(head)
-local length = call("LLEN", INBOX) + (get(head, "turn:work") ~= "" and 1 or 0)
-return {"submitted", "queued", 1, is_dispatched and 1 or 0, length}
+return {"submitted", "queued", 1, is_dispatched and 1 or 0, count_unfinished(head)}

@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from sessionlib.errors import LeaseLost, UnknownSession
+from sessionlib.errors import LeaseLost, StoreCorrupt, UnknownSession
 from sessionlib.stores.contract import DueKind, Grant, Lane, Limits
 from sessionlib.stores.rules.shelf import Shelf
-from sessionlib.stores.rules.state import Head, Hold, StoredEvent, Tries, Turn
+from sessionlib.stores.rules.state import Head, Hold, Rotation, StoredEvent, Tries, Turn
 
 
 class Operation:
@@ -63,11 +63,17 @@ class Operation:
         return turn
 
     def require_turn(self, turn_id: str) -> Turn:
-        """A turn that the head or the inbox names. Raises KeyError if the store is damaged."""
+        """A turn that the head or the inbox names. Raises StoreCorrupt if it is not there."""
         turn = self.shelf.turn(turn_id)
         if turn is None:
-            raise KeyError(turn_id)
+            raise StoreCorrupt(f"session {self.session_id} names turn {turn_id}, which is not there")
         return turn
+
+    def require_rotation(self) -> Rotation:
+        """The pending rotation, where there must be one. Raises StoreCorrupt."""
+        if self.head.rotation is None:
+            raise StoreCorrupt(f"session {self.session_id} has a rotation at work but none pending")
+        return self.head.rotation
 
     def event(self, turn_id: str, kind: str, **data: Any) -> None:
         self.shelf.append_event(turn_id, StoredEvent(kind, dumps(data), self.now))
@@ -103,20 +109,20 @@ class Operation:
     def set_hold(self, lane: Lane, hold: Hold) -> None:
         if lane is Lane.TURN:
             self.update(hold=hold)
-        elif self.head.rotation:
-            self.update(rotation=replace(self.head.rotation, hold=hold))
+        else:
+            self.update(rotation=replace(self.require_rotation(), hold=hold))
 
     def tries(self, lane: Lane) -> Tries:
         """Of the lane's work; there must be some."""
         if lane is Lane.TURN:
             return self.require_turn(self.head.work).tries
-        return self.head.rotation.tries if self.head.rotation else Tries()
+        return self.require_rotation().tries
 
     def set_tries(self, lane: Lane, tries: Tries) -> None:
         if lane is Lane.TURN:
             self.shelf.put_turn(replace(self.require_turn(self.head.work), tries=tries))
-        elif self.head.rotation:
-            self.update(rotation=replace(self.head.rotation, tries=tries))
+        else:
+            self.update(rotation=replace(self.require_rotation(), tries=tries))
 
     def extend_lease(self, lane: Lane, token: str) -> None:
         """Give the lane to *token* for a lease from now; its due member stands at the lease's end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from sessionlib.errors import InvalidInput
+from sessionlib.errors import InvalidInput, StoreCorrupt
 from sessionlib.layout import Layout
 from sessionlib.stores.contract import Chunk, Event, Handle, SessionView, Snapshot, TurnView
 from sessionlib.stores.rules.operation import Operation
@@ -146,8 +146,7 @@ def chunks(op: Operation, first_seq: int, last_seq: int | None) -> Sequence[Chun
 
 
 def agent_json(op: Operation) -> str:
-    """Raises KeyError if the store is damaged."""
     description = op.shelf.agent(op.head.agent.digest)
     if description is None:
-        raise KeyError(op.head.agent.digest)
+        raise StoreCorrupt(f"session {op.session_id} follows agent {op.head.agent.name}, which is not there")
     return description

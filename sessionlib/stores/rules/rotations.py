@@ -57,7 +57,7 @@ def begin(op: Operation, token: str, known: Snapshot | None) -> Grant | Refusal:
     if rotation is None:
         return Refusal.NOTHING
     if rotation.hold.token == token:
-        return _grant(op, rotation, known)
+        return _grant(op, known)
     if rotation.hold.is_live(op.now):
         return Refusal.HELD
     stop = obstacle(op, rotation.tries)
@@ -71,11 +71,11 @@ def begin(op: Operation, token: str, known: Snapshot | None) -> Grant | Refusal:
     tries = granted(rotation.tries, op.now + op.limits.rotation_seconds)
     op.update(rotation=replace(rotation, tries=tries))
     op.extend_lease(Lane.ROTATION, token)
-    return _grant(op, op.head.rotation, known)
+    return _grant(op, known)
 
 
-def _grant(op: Operation, rotation: Rotation | None, known: Snapshot | None) -> Grant:
-    assert rotation is not None
+def _grant(op: Operation, known: Snapshot | None) -> Grant:
+    rotation = op.require_rotation()
     return Grant(
         session_id=op.session_id,
         lane=Lane.ROTATION,

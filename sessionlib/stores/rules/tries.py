@@ -37,9 +37,7 @@ def obstacle(op: Operation, tries: Tries) -> Ending | Refusal | None:
 
 def granted(tries: Tries, first_deadline: float) -> Tries:
     """As one more grant leaves it. *first_deadline* is kept from the first grant on."""
-    return replace(
-        tries, attempts=tries.next_attempt, progress=False, not_before=0.0, deadline=tries.deadline or first_deadline
-    )
+    return replace(tries, attempts=tries.next_attempt, progress=False, deadline=tries.deadline or first_deadline)
 
 
 def uncounted(tries: Tries) -> Tries:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sessionlib.codec import plain
 from sessionlib.errors import InvalidInput, LeaseLost, SessionBusy, SessionClosed, TurnConflict
 from sessionlib.stores.contract import (
     Busy,
@@ -195,7 +196,14 @@ def commit(op: Operation, grant: Grant, commit: RoundCommit) -> Committed:
     if turn is None or turn.rounds != commit.round:
         raise LeaseLost(op.session_id, grant.lane)
     turn = _record_round(op, turn, commit)
-    op.event(turn.turn_id, "round", round=commit.round, tokens=sum(commit.sizes))
+    op.event(
+        turn.turn_id,
+        "round",
+        round=commit.round,
+        tokens=sum(commit.sizes),
+        epoch=commit.epoch,
+        trim=plain(commit.trim),
+    )
     if commit.answer is None:
         op.shelf.put_turn(turn)
         op.extend_lease(Lane.TURN, grant.token)

@@ -1,0 +1,180 @@
+"""Rules with one fault each: stores that are handed to the checker, which must find every one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sessionlib.steps import EffectResult
+from sessionlib.stores.contract import (
+    Adopted,
+    Adoption,
+    Committed,
+    DueKind,
+    Grant,
+    Lane,
+    Refusal,
+    RoundCommit,
+    Snapshot,
+    Submitted,
+    SubmitRequest,
+)
+from sessionlib.stores.memory import MemoryStore, World
+from sessionlib.stores.rules.state import Head, Hold
+from tests.checker.explore import memory_store
+from tests.checker.model import COUNTED, LIMITS, NOW, SESSION
+from tests.checker.moves import BeginToken, fresh_token
+from tests.checker.operations import MakeStore
+
+
+class FaultyStore(MemoryStore):
+    """The real rules; one method of a subclass goes wrong."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(LIMITS, lambda: NOW, world)
+
+    def _head(self) -> Head | None:
+        return self.world.box(SESSION).head
+
+    def _put_head(self, head: Head) -> None:
+        self.world = self.world.with_box(SESSION, replace(self.world.box(SESSION), head=head))
+
+
+class CommitWithoutToken(FaultyStore):
+    """Takes a round from whoever sends the next one of the running turn."""
+
+    def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
+        head = self._head()
+        return super().commit(replace(grant, token=head.hold.token) if head else grant, commit)
+
+
+class CommitWithoutRound(FaultyStore):
+    """Takes whatever round the holder sends."""
+
+    def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
+        turn = dict(self.world.box(SESSION).turns).get(grant.work_id)
+        return super().commit(grant, replace(commit, round=turn.rounds) if turn else commit)
+
+
+class CommitForgetsItsToken(FaultyStore):
+    """Does not see that it has done this commit before."""
+
+    def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
+        turn = dict(self.world.box(SESSION).turns).get(grant.work_id)
+        is_repeated = turn is not None and turn.commit_token == commit.commit_token
+        again = replace(commit, commit_token=f"{commit.commit_token}-again", round=turn.rounds if turn else 0)
+        return super().commit(grant, again if is_repeated else commit)
+
+
+class BeginWithoutLease(FaultyStore):
+    """Grants a lane that another worker holds."""
+
+    def begin(self, session_id: str, lane: Lane, token: str, known: Snapshot | None = None) -> Grant | Refusal:
+        head = self._head()
+        if head and lane is Lane.TURN and head.hold.token != token:
+            self._put_head(replace(head, hold=Hold()))
+        return super().begin(session_id, lane, token, known)
+
+
+class BeginDropsDue(FaultyStore):
+    """Takes what it grants for finished."""
+
+    def begin(self, session_id: str, lane: Lane, token: str, known: Snapshot | None = None) -> Grant | Refusal:
+        granted = super().begin(session_id, lane, token, known)
+        if isinstance(granted, Grant) and lane is Lane.TURN:
+            left = tuple(member for member in self.world.due if member.work_id != granted.work_id)
+            self.world = replace(self.world, due=left)
+        return granted
+
+
+class AdoptWithoutTail(FaultyStore):
+    """Does not look whether the entries that leave are those that the rotation saw."""
+
+    def adopt(self, grant: Grant, adoption: Adoption) -> Adopted:
+        live = self.world.box(SESSION).live
+        index = adoption.dropped_count - 1
+        token = live[index].commit_token if 0 <= index < len(live) else adoption.tail_token
+        return super().adopt(grant, replace(adoption, tail_token=token))
+
+
+class AdoptDropsTail(FaultyStore):
+    """Loses what was committed while the rotation ran."""
+
+    def adopt(self, grant: Grant, adoption: Adoption) -> Adopted:
+        adopted = super().adopt(grant, adoption)
+        if adopted.is_adopted:
+            self.world = self.world.with_box(SESSION, replace(self.world.box(SESSION), live=()))
+        return adopted
+
+
+class StepWithoutPosition(FaultyStore):
+    """Appends every step that it is sent."""
+
+    def save_step(self, grant: Grant, position: int, name: str, result: EffectResult) -> int:
+        box = self.world.box(SESSION)
+        turn = dict(box.turns).get(grant.work_id)
+        if turn is not None and grant.lane is Lane.TURN:
+            position = turn.tries.step_base + len(box.turn_steps)
+        return super().save_step(grant, position, name, result)
+
+
+class SubmitForgetsIds(FaultyStore):
+    """Takes a known turn for a new one."""
+
+    def submit(self, request: SubmitRequest) -> Submitted:
+        box = self.world.box(SESSION)
+        if request.turn_id in box.inbox:
+            hidden = replace(box, turns=tuple(pair for pair in box.turns if pair[0] != request.turn_id))
+            self.world = self.world.with_box(SESSION, hidden)
+        return super().submit(request)
+
+
+class EndLeavesNext(FaultyStore):
+    """Ends a turn and leaves the next one to a sweep."""
+
+    def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
+        before = {(member.kind, member.work_id): member.at for member in self.world.due}
+        committed = super().commit(grant, commit)
+        due = tuple(
+            replace(member, at=before.get((member.kind, member.work_id), member.at))
+            if member.kind is DueKind.TURN
+            else member
+            for member in self.world.due
+        )
+        self.world = replace(self.world, due=due)
+        return committed
+
+
+def counted_token(world: World, lane: Lane) -> str:
+    """A counter in the place of a random token: it starts again with every piece of work, and so after a purge."""
+    head = world.box(SESSION).head
+    hold = Hold()
+    if head is not None and lane is Lane.TURN:
+        hold = head.hold
+    elif head is not None and head.rotation is not None:
+        hold = head.rotation.hold
+    return f"{COUNTED}{int(hold.token.removeprefix(COUNTED) or 0) + 1}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """A fault, and what the checker says when it finds it."""
+
+    name: str
+    finding: str
+    make_store: MakeStore = memory_store
+    begin_token: BeginToken = fresh_token
+
+
+PLANTED = (
+    Planted(name="commit without token", finding="stale token", make_store=CommitWithoutToken),
+    Planted(name="commit without round", finding="history is", make_store=CommitWithoutRound),
+    Planted(name="commit not recognised", finding="commit sent twice", make_store=CommitForgetsItsToken),
+    Planted(name="begin without lease", finding="while another holds it", make_store=BeginWithoutLease),
+    Planted(name="begin drops the due member", finding="unfinished is", make_store=BeginDropsDue),
+    Planted(name="adopt without tail", finding="does not fit", make_store=AdoptWithoutTail),
+    Planted(name="adopt drops the tail", finding="history was", make_store=AdoptDropsTail),
+    Planted(name="step without position", finding="save sent twice", make_store=StepWithoutPosition),
+    Planted(name="submit not recognised", finding="submit sent twice", make_store=SubmitForgetsIds),
+    Planted(name="end leaves the next turn", finding="may start now and is due in", make_store=EndLeavesNext),
+    Planted(name="counter as token", finding="stale token", begin_token=counted_token),
+)

@@ -1,0 +1,83 @@
+"""What the workers of the crash tests know: agents whose provider is a process that outlives every kill."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from sessionlib.agent import Agent, ConsolidationWorkload
+from sessionlib.policies.log_merge import LogMerge
+from sessionlib.providers.chat_completions import ChatCompletions
+from sessionlib.testing.fake_provider import SUMMARIZER_MODEL
+from sessionlib.tools.declaration import ToolContext
+
+PROVIDER_VARIABLE = "CRASH_PROVIDER_URL"
+DIRECTORY_VARIABLE = "CRASH_DIRECTORY"
+LOOK_SECONDS = 0.01
+
+PART_WORDS = 1_480
+"""About 1,500 tokens."""
+
+
+def part(number: int) -> str:
+    """What `read_part` answers: the same text whenever it is asked."""
+    return f"Part {number}: " + " ".join(f"w{(number * 31 + at) % 10}" for at in range(PART_WORDS // 2))
+
+
+def read_part(number: int, context: ToolContext) -> str:
+    """Read one part of the report."""
+    note_run(context.call_id)
+    return part(number)
+
+
+def wait_at_gate(name: str, context: ToolContext) -> str:
+    """Wait until the gate of that name is open."""
+    note_run(context.call_id)
+    while (directory() / name).exists():
+        time.sleep(LOOK_SECONDS)
+    return f"gate {name} passed"
+
+
+def break_down(note: str) -> str:
+    """Fail with what it was given."""
+    raise RuntimeError(f"cannot work with {note}")
+
+
+def note_run(call_id: str) -> None:
+    """Write down that this process runs a call, so that a test can tell which worker to kill."""
+    with (directory() / "runs").open("a") as runs:
+        runs.write(f"{call_id} {os.getpid()}\n")
+
+
+def directory() -> Path:
+    return Path(os.environ[DIRECTORY_VARIABLE])
+
+
+def _provider() -> ChatCompletions:
+    return ChatCompletions(os.environ[PROVIDER_VARIABLE])
+
+
+SUMMARIZED = ConsolidationWorkload(summarizer="model", model=SUMMARIZER_MODEL)
+
+AGENTS = [
+    Agent(name="talker", model="m", window_tokens=8_000, counter="o200k_base", consolidation=SUMMARIZED),
+    Agent(
+        name="reader",
+        model="m",
+        window_tokens=32_000,
+        counter="o200k_base",
+        tools=(read_part,),  # type: ignore[arg-type]  # functions are declared when the agent is made
+        consolidation=SUMMARIZED,
+    ),
+    Agent(
+        name="toolman",
+        model="m",
+        window_tokens=8_000,
+        counter="o200k_base",
+        tools=(wait_at_gate, break_down),  # type: ignore[arg-type]
+        policy=LogMerge(),
+        consolidation=SUMMARIZED,
+    ),
+]
+PROVIDERS = {"default": _provider}

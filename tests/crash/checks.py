@@ -1,0 +1,77 @@
+"""What every kill must leave true: judged from the store, and from the provider's own counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sessionlib.archive import unpack
+from sessionlib.codec import encode_entries
+from sessionlib.entries import Entry
+from sessionlib.stores.contract import SessionStore, TurnState
+from sessionlib.testing.answers import ECHO_CHARACTERS
+from tests.crash.cluster import Kill
+
+
+@dataclass(slots=True)
+class Kills:
+    """The kills of one test, for its report."""
+
+    report: Callable[[str], None] = print
+    kills: list[Kill] = field(default_factory=list)
+
+    def add(self, kill: Kill) -> Kill:
+        self.kills.append(kill)
+        self.report(str(kill))
+        return kill
+
+    def times_in_flight(self, key: str) -> int:
+        """At how many kills the call with that key was open."""
+        return sum(key in kill.in_flight for kill in self.kills)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{number:3} {kill}" for number, kill in enumerate(self.kills, 1))
+
+
+def history(store: SessionStore, session_id: str) -> tuple[Entry, ...]:
+    """All that was ever recorded: the archive, then the live entries. Fails if a sequence number is missing."""
+    entries: list[Entry] = []
+    for chunk in store.chunks(session_id):
+        assert chunk.first_seq == len(entries) + 1, f"{session_id}: the archive jumps to {chunk.first_seq}"
+        entries.extend(unpack(chunk.data))
+        assert chunk.last_seq == len(entries), f"{session_id}: a chunk ends at {len(entries)}, not {chunk.last_seq}"
+    live = store.snapshot(session_id).layout.live
+    assert live.first_seq == len(entries) + 1, f"{session_id}: live entries begin at {live.first_seq}"
+    return (*entries, *live.entries)
+
+
+def require_history(store: SessionStore, session_id: str, expected: Iterable[Entry], kills: Kills) -> None:
+    """Archive and live entries are exactly *expected*, byte for byte: nothing lost, doubled or out of order."""
+    recorded = history(store, session_id)
+    assert encode_entries(recorded) == encode_entries(expected), f"{session_id} after these kills:\n{kills}"
+
+
+def echoed(messages: Iterable[str]) -> list[Entry]:
+    """What a session records of messages that the provider echoes."""
+    pairs = [(Entry.user(text), Entry.assistant(f"Acknowledged: {text[:ECHO_CHARACTERS]}")) for text in messages]
+    return [entry for pair in pairs for entry in pair]
+
+
+def require_answered_once(store: SessionStore, session_id: str, turn_ids: Sequence[str], kills: Kills) -> None:
+    """Each turn ended with exactly one answer, and they ended in the order in which they were handed in."""
+    ends = []
+    for turn_id in turn_ids:
+        view = store.turn(session_id, turn_id)
+        assert view is not None, f"{session_id}/{turn_id} is unknown after these kills:\n{kills}"
+        assert view.state is TurnState.ANSWERED, f"{session_id}/{turn_id} is {view.state}: {view.error}\n{kills}"
+        answers = [event for event in store.events(session_id, turn_id) if event.kind == "answered"]
+        assert len(answers) == 1, f"{session_id}/{turn_id} was answered {len(answers)} times:\n{kills}"
+        ends.append((view.first_seq, view.last_seq))
+    assert ends == sorted(ends), f"{session_id}: answers are out of order:\n{kills}"
+
+
+def require_not_paid_again(asked_again: Mapping[str, int], kills: Kills) -> None:
+    """A key is asked once, and once more for each kill at which it was in flight: saved replies are not paid again."""
+    for key, count in asked_again.items():
+        allowed = 1 + kills.times_in_flight(key)
+        assert count <= allowed, f"{key} was asked {count} times, {allowed} are explained by these kills:\n{kills}"

@@ -1,0 +1,192 @@
+"""Everything that a deployment has, as real processes that a test may kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+from sessionlib.stores.contract import Lane
+from tests.crash import agents
+from tests.crash.provider import ProviderProcess
+from tests.crash.watching import Watcher
+from tests.waiting import wait_for
+from workers.app import make_app
+from workers.client import Sessions
+from workers.embedded import EmbeddedServer
+from workers.settings import Settings
+from workers.store import RedisStore
+from workers.supervisor import Command, Role, Supervisor, worker_command
+
+LEASE_SECONDS = 1.0
+SWEEP_SECONDS = 0.2
+START_SECONDS = 60.0
+"""A worker is ready about two seconds after its start; a loaded machine takes longer."""
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """One SIGKILL, and what its process had begun and not saved."""
+
+    name: str
+    at: float
+    """Seconds since the epoch."""
+    in_flight: tuple[str, ...]
+    """SESSION/TURN/STEP, as the provider has them."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {', '.join(self.in_flight) or 'nothing in flight'}"
+
+
+class Cluster:
+    """Server, provider, front and background workers with short leases. A context manager."""
+
+    def __init__(self, directory: Path, *, fronts: int = 2, backgrounds: int = 2, **settings: Any) -> None:
+        self.directory = directory
+        self.fronts = [f"front-{number}" for number in range(1, fronts + 1)]
+        self.backgrounds = [f"background-{number}" for number in range(1, backgrounds + 1)]
+        self.server = EmbeddedServer(directory / "data")
+        self.provider = ProviderProcess(directory)
+        self.supervisor = Supervisor()
+        self._given = {"turns_concurrency": 16, "rotations_concurrency": 2, "grace_seconds": 5.0} | settings
+        self._stack = ExitStack()
+        self._log_starts: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self.server)
+            stack.enter_context(self.provider)
+            short = {"lease_seconds": LEASE_SECONDS, "sweep_seconds": SWEEP_SECONDS}
+            settings = Settings.read(agents=agents.__file__, **short, **self._given)
+            self.settings = settings.for_embedded(self.server.url)
+            self.sessions = Sessions.connect(settings=self.settings)
+            stack.callback(self.sessions.connection.hints.close)
+            stack.callback(self.store.close_connections)
+            self.watcher = Watcher(make_app(self.settings))
+            stack.callback(self.watcher.close)
+            wait_for(self.watcher.is_listening.is_set, START_SECONDS, "the event receiver")
+            stack.enter_context(self.supervisor)
+            for name in (*self.fronts, *self.backgrounds):
+                self.supervisor.start(self.command(name))
+            self.wait_ready(*self.fronts, *self.backgrounds)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def store(self) -> RedisStore:
+        return cast(RedisStore, self.sessions.connection.store)
+
+    def command(self, name: str) -> Command:
+        """A worker of the role that *name* begins with."""
+        role = cast(Role, name.partition("-")[0])
+        environment = self.settings.environment() | {
+            "PYTHONPATH": str(ROOT),
+            agents.PROVIDER_VARIABLE: self.provider.base_url,
+            agents.DIRECTORY_VARIABLE: str(self.directory),
+        }
+        return Command(
+            name=name,
+            arguments=worker_command(role, self.settings, name),
+            environment=environment,
+            output=self.log_path(name),
+        )
+
+    def log_path(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
+
+    def logs(self) -> str:
+        """What all workers have logged."""
+        return "".join(path.read_text() for path in sorted(self.directory.glob("*-*.log")))
+
+    def wait_ready(self, *names: str) -> None:
+        """Wait until the workers take messages, each since its last start."""
+        for name in names:
+            wait_for(lambda name=name: self._is_ready(name), START_SECONDS, f"{name} to be ready")  # type: ignore[misc]
+
+    def _is_ready(self, name: str) -> bool:
+        path = self.log_path(name)
+        return path.exists() and f"{name}@" in (text := path.read_text()[self._log_starts.get(name, 0) :]) and (
+            " ready." in text
+        )
+
+    def pid(self, name: str) -> int | None:
+        return self.supervisor.child(name).pid
+
+    def kill(self, name: str, session_ids: Iterable[str] = ()) -> Kill:
+        """SIGKILL a worker, noting what it had in flight of these sessions. The supervisor starts it again."""
+        in_flight = tuple(self.in_flight(session_ids, name))
+        self._log_starts[name] = len(self.log_path(name).read_text())
+        killed_at = time.time()
+        self.supervisor.kill(name)
+        return Kill(name=name, at=killed_at, in_flight=in_flight)
+
+    def kill_server(self, session_ids: Iterable[str] = ()) -> Kill:
+        """SIGKILL the server and start it again on the same data."""
+        in_flight = tuple(self.in_flight(session_ids))
+        killed_at = time.time()
+        self.server.kill()
+        self.server.restart()
+        return Kill(name="server", at=killed_at, in_flight=in_flight)
+
+    def in_flight(self, session_ids: Iterable[str], worker: str = "") -> Iterable[str]:
+        """Steps that were begun and not saved, of one worker or of all."""
+        for session_id in session_ids:
+            view = self.store.view(session_id)
+            if view.running and self._is_run_by(worker, session_id, "turn_id"):
+                yield f"{session_id}/{view.running}/{self._open_step(session_id, view.running)}"
+            if view.rotation_state == "running" and self._is_run_by(worker, session_id, "rotation_id"):
+                saved = len(self._saved_steps(session_id, Lane.ROTATION))
+                yield f"{session_id}/{view.rotation_id}/consolidation after {saved} saved"
+
+    def _is_run_by(self, worker: str, session_id: str, kind: str) -> bool:
+        phase = self.watcher.phase(session_id, kind)
+        return not worker or (phase is not None and phase.worker == worker)
+
+    def _open_step(self, session_id: str, turn_id: str) -> str:
+        turn = self.store.turn(session_id, turn_id)
+        saved = self._saved_steps(session_id, Lane.TURN)
+        round = turn.round_count if turn else 0
+        return f"tool:{round} after {len(saved) - 1} saved" if saved else f"model:{round}"
+
+    def _saved_steps(self, session_id: str, lane: Lane) -> list[str]:
+        key = next(key for key in self.store.keys.of_session(session_id) if f"steps:{lane}:" in key)
+        return [json.loads(raw.partition(b"\n")[0]) for raw in self.store.client.lrange(key, 0, -1)]
+
+    def wait_held_at_model(self, session_ids: Iterable[str], seconds: float = 30.0) -> None:
+        """Wait until each session's turn stands at a model call, as its worker reports."""
+        for session_id in session_ids:
+            wait_for(self._stands_at_model(session_id), seconds, f"{session_id} to ask its model")
+
+    def _stands_at_model(self, session_id: str) -> Callable[[], bool]:
+        def stands() -> bool:
+            phase = self.watcher.phase(session_id)
+            if phase is None or phase.name != "model":
+                return False
+            running = self.store.view(session_id).running
+            turn = self.store.turn(session_id, running) if running else None
+            return turn is not None and phase.ids["turn_id"] == running and phase.ids["round"] == str(turn.round_count)
+
+        return stands
+
+    def started_again_after(self, session_id: str, turn_id: str, at: float) -> float | None:
+        """When a turn was granted to a worker after *at*; None if it was not yet."""
+        events = self.store.events(session_id, turn_id)
+        return next((event.at for event in events if event.kind == "started" and event.at > at), None)
+
+
+def memory_bytes(pid: int) -> int:
+    """Resident memory of a process."""
+    with open(f"/proc/{pid}/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

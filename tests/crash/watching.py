@@ -1,0 +1,75 @@
+"""Hears the workers' task events as Flower does: what runs where, by the phases that tasks show."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+CAPTURE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """The newest phase of a session's work."""
+
+    worker: str
+    """As the supervisor names it."""
+    name: str
+    ids: dict[str, str]
+    """What the phase shows: session_id, turn_id or rotation_id, and figures."""
+
+
+class Watcher:
+    """Captures task events on a thread, until it is closed. Survives restarts of the broker."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self.is_listening = threading.Event()
+        self._phases: dict[tuple[str, str], Phase] = {}
+        self.events: list[dict[str, Any]] = []
+        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def phase(self, session_id: str, kind: str = "turn_id") -> Phase | None:
+        """The newest phase of the session's turn, or of its rotation (kind `rotation_id`)."""
+        with self._lock:
+            return self._phases.get((session_id, kind))
+
+    def captured(self) -> list[dict[str, Any]]:
+        with self._lock:
+            return list(self.events)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            with suppress(OperationalError, RedisError, OSError), self._app.connection_for_read() as connection:
+                receiver = self._app.events.Receiver(connection, handlers={"*": self._take})
+                self.is_listening.set()
+                while not self._stopped.is_set():
+                    with suppress(TimeoutError):
+                        receiver.capture(limit=None, timeout=CAPTURE_SECONDS, wakeup=False)
+            self._stopped.wait(CAPTURE_SECONDS)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        with self._lock:
+            self.events.append(event)
+            shown = str(event.get("kwargs", ""))
+            if "session_id=" not in shown:
+                return
+            ids = dict(pair.split("=", 1) for pair in shown.split() if "=" in pair)
+            worker = str(event["hostname"]).partition("@")[0]
+            phase = Phase(worker=worker, name=str(event["type"]).removeprefix("task-"), ids=ids)
+            for kind in ("turn_id", "rotation_id"):
+                if kind in ids:
+                    self._phases[ids["session_id"], kind] = phase

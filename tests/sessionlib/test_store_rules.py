@@ -1,0 +1,215 @@
+"""The rules themselves: what must hold of them on any store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from sessionlib.entries import Entry
+from sessionlib.errors import SessionError
+from sessionlib.providers.contract import ModelReply
+from sessionlib.stores.contract import (
+    AgentRef,
+    Answer,
+    Busy,
+    DueKind,
+    Grant,
+    Lane,
+    Limits,
+    OpenRequest,
+    RoundCommit,
+    SubmitRequest,
+    TurnInput,
+)
+from sessionlib.stores.memory import DueMember, MemoryShelf, MemoryStore, World
+from sessionlib.stores.rules.due import longest_interval, sweep_interval
+
+
+class StrictStore(MemoryStore):
+    """Fails if a rule wrote before it refused: Lua does not roll back, so every check must come first."""
+
+    @contextmanager
+    def _shelf(self, session_id: str, *, write: bool) -> Iterator[MemoryShelf]:
+        before = self.world
+        with super()._shelf(session_id, write=write) as shelf:
+            try:
+                yield shelf
+            except SessionError:
+                assert shelf.result() == before
+                raise
+            if not write:
+                assert shelf.result() == before
+
+
+class Clock:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> StrictStore:
+    store = StrictStore(Limits(inbox_limit=3), clock)
+    store.open(OpenRequest(session_id="s", agent=AgentRef(name="a", digest="d"), agent_json="{}"))
+    return store
+
+
+def submit(store: MemoryStore, turn_id: str, message: str = "hello", busy: Busy = Busy.ENQUEUE) -> None:
+    store.submit(SubmitRequest(session_id="s", turn_id=turn_id, input=TurnInput(message=message), busy=busy))
+
+
+def begin(store: MemoryStore, token: str = "k", lane: Lane = Lane.TURN) -> Grant:
+    grant = store.begin("s", lane, token)
+    assert isinstance(grant, Grant)
+    return grant
+
+
+def commit(number: int = 0, answer: Answer | None = None) -> RoundCommit:
+    return RoundCommit(
+        round=number,
+        commit_token=f"c{number}",
+        epoch=0,
+        entries=(Entry.assistant("x"),),
+        sizes=(1,),
+        calibration=1.0,
+        line_tokens=10**9,
+        answer=answer,
+    )
+
+
+def refuse_conflict(store: MemoryStore) -> None:
+    submit(store, "t1")
+    submit(store, "t1", "other")
+
+
+def refuse_reject(store: MemoryStore) -> None:
+    submit(store, "t1")
+    submit(store, "t2", busy=Busy.REJECT)
+
+
+def refuse_full_inbox(store: MemoryStore) -> None:
+    for number in range(4):
+        submit(store, f"t{number}", busy=Busy.INTERRUPT if number == 3 else Busy.ENQUEUE)
+
+
+def refuse_closed(store: MemoryStore) -> None:
+    store.close("s")
+    submit(store, "t1")
+
+
+def refuse_round(store: MemoryStore) -> None:
+    submit(store, "t1")
+    store.commit(begin(store), commit(1))
+
+
+def refuse_stolen_commit(store: MemoryStore) -> None:
+    submit(store, "t1")
+    grant = begin(store)
+    store.cancel("s", "t1")
+    store.commit(grant, commit())
+
+
+def refuse_gap(store: MemoryStore) -> None:
+    submit(store, "t1")
+    store.save_step(begin(store), 5, "model:5", ModelReply(text="x"))
+
+
+def refuse_second_fail(store: MemoryStore) -> None:
+    submit(store, "t1")
+    grant = begin(store)
+    store.fail(grant, "code", "reason")
+    store.fail(grant, "code", "reason")
+
+
+def refuse_reopen(store: MemoryStore) -> None:
+    submit(store, "t1")
+    store.commit(begin(store), commit(answer=Answer(text="x")))
+    history = (Entry.user("late"),)
+    store.open(
+        OpenRequest(session_id="s", agent=AgentRef(name="a", digest="d2"), agent_json="{}", history=history, sizes=(1,))
+    )
+
+
+REFUSALS = [
+    refuse_conflict,
+    refuse_reject,
+    refuse_full_inbox,
+    refuse_closed,
+    refuse_round,
+    refuse_stolen_commit,
+    refuse_gap,
+    refuse_second_fail,
+    refuse_reopen,
+]
+
+
+@pytest.mark.parametrize("refuse", REFUSALS, ids=lambda refuse: refuse.__name__.removeprefix("refuse_"))
+def test_refused_operations_write_nothing(store: StrictStore, refuse: Callable[[MemoryStore], None]) -> None:
+    """Everything is checked before the first write."""
+    with pytest.raises(SessionError):
+        refuse(store)
+
+
+def test_world_is_one_hashable_value(store: StrictStore) -> None:
+    """States can be kept in a set, and gone back to."""
+    submit(store, "t1")
+    before = store.world
+    store.commit(begin(store), commit(answer=Answer(text="x")))
+    after = store.world
+    assert len({before, after, store.world}) == 2
+    store.world = before
+    assert begin(store).work_id == "t1"
+
+
+def test_purged_store_is_empty(store: StrictStore) -> None:
+    """Nothing is left but the agent's description."""
+    submit(store, "t1")
+    store.commit(begin(store), commit(answer=Answer(text="x")))
+    store.request_rotation("s", "test")
+    while not store.purge("s", batch=2):
+        pass
+    assert store.world == World(agents=store.world.agents)
+
+
+@pytest.mark.parametrize(("sweeps", "seconds"), [(0, 2.0), (1, 4.0), (2, 8.0), (4, 32.0), (5, 60.0), (10_000, 60.0)])
+def test_sweep_intervals_double_up_to_the_last(sweeps: int, seconds: float) -> None:
+    """2, 4, 8, … 60 seconds."""
+    assert sweep_interval(sweeps, Limits()) == seconds
+
+
+@pytest.mark.parametrize("kind", [DueKind.TURN, DueKind.ROTATION, DueKind.DISPOSAL])
+def test_score_too_far_ahead_is_pulled_back(store: StrictStore, clock: Clock, kind: DueKind) -> None:
+    """A clock that was set back would leave a thing waiting for the old time: a sweep mends it."""
+    store.world = World(due=(DueMember("s", kind, "x", clock.now + 10**6),))
+    store.due(0)
+    [member] = store.world.due
+    assert member.at == clock.now + longest_interval(store.limits)
+
+
+@pytest.mark.parametrize("kind", [DueKind.OPEN_CALLS, DueKind.RETENTION])
+def test_waits_that_callers_chose_are_kept(store: StrictStore, clock: Clock, kind: DueKind) -> None:
+    """Retention may be years."""
+    store.world = World(due=(DueMember("s", kind, "", clock.now + 10**8),))
+    store.due(0)
+    [member] = store.world.due
+    assert member.at == clock.now + 10**8
+
+
+def test_one_begin_ends_a_bounded_number_of_turns(clock: Clock) -> None:
+    """A long run of turns that cannot start does not make one transaction long; the next begin goes on."""
+    store = StrictStore(Limits(max_attempts=0), clock)
+    store.open(OpenRequest(session_id="s", agent=AgentRef(name="a", digest="d"), agent_json="{}"))
+    for number in range(40):
+        submit(store, f"t{number}")
+    store.begin("s", Lane.TURN, "k1")
+    assert len(store.view("s").queued) == 8
+    store.begin("s", Lane.TURN, "k2")
+    assert store.view("s").queued == ()

@@ -1,0 +1,179 @@
+"""Health, judged from what was observed; and what is observed of a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from sessionlib.agent import Agent
+from sessionlib.inputs import open_request, turn_input
+from sessionlib.stores.contract import Lane, SubmitRequest
+from tests.waiting import wait_for
+from workers import probes
+from workers.embedded import EmbeddedServer
+from workers.health import (
+    WAITING_SECONDS,
+    Observations,
+    Role,
+    ServerFigures,
+    Verdict,
+    Waiting,
+    Watched,
+    judge,
+    server_checks,
+    waited_seconds,
+    worker_check,
+)
+from workers.settings import Settings
+from workers.store import RedisStore
+
+SERVER = ServerFigures(maxmemory_policy="noeviction", is_append_only=True, used_bytes=10, limit_bytes=100)
+SEEN = Watched(workers=("front@a",), probe_seconds=0.02)
+LATE = Waiting(kind="turn", session_id="s", seconds=WAITING_SECONDS)
+ALL: Mapping[Role, Watched] = {"front": SEEN, "background": replace(SEEN, workers=("background@a",))}
+
+
+def observed(*waiting: Waiting, front: Watched = SEEN, broker_error: str = "") -> Observations:
+    return Observations(
+        servers=(SERVER,),
+        waiting=waiting,
+        watched={**ALL, "front": front},
+        broker_error=broker_error,
+        deadline_seconds=5,
+    )
+
+
+def test_well_deployment_passes_every_check() -> None:
+    """Store, memory policy, append-only file, front and background."""
+    health = judge(observed(), ("store", "front", "background"))
+    assert health.is_well
+    assert {check.verdict for check in health.checks} == {Verdict.OK}
+    assert len(health.checks) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "reason"),
+    [
+        ({"maxmemory_policy": "allkeys-lru"}, "memory policy", "allkeys-lru"),
+        ({"is_append_only": False}, "append-only file", "set appendonly yes"),
+        ({"used_bytes": 95}, "memory", "95% of maxmemory"),
+    ],
+)
+def test_server_set_up_for_loss_is_warned_about(change: dict[str, object], name: str, reason: str) -> None:
+    """A warning does not fail: the server may be meant to be so."""
+    server = replace(SERVER, **change)  # type: ignore[arg-type]
+    (warned,) = [check for check in server_checks(server) if check.verdict is Verdict.WARNING]
+    assert warned.name == name
+    assert reason in warned.reason
+    assert judge(replace(observed(), servers=(server,)), ("store",)).is_well
+
+
+def test_server_without_a_memory_limit_is_never_full() -> None:
+    """0 is no limit."""
+    assert len(server_checks(replace(SERVER, used_bytes=10**12, limit_bytes=0))) == 2
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "reason"),
+    [
+        (observed(), Verdict.OK, "finished a probe in 0.02 s: front@a"),
+        (observed(front=Watched()), Verdict.FAILED, "no front worker answered within 5 s"),
+        (observed(broker_error="OperationalError"), Verdict.FAILED, "the broker cannot be used: OperationalError"),
+        (observed(LATE), Verdict.FAILED, "a turn of session s has waited 60 s and was not begun"),
+        (observed(replace(LATE, seconds=WAITING_SECONDS - 1)), Verdict.OK, "finished a probe"),
+        (observed(replace(LATE, kind="rotation")), Verdict.OK, "finished a probe"),
+        (observed(front=Watched(workers=("front@a",))), Verdict.FAILED, "answered, but finished nothing within 5 s"),
+        (observed(front=Watched(workers=("front@a",), finished_count=3)), Verdict.OK, "finished 3 tasks"),
+        (
+            observed(LATE, front=Watched(workers=("front@a",), running_count=4, slot_count=4)),
+            Verdict.WARNING,
+            "every slot is taken (4 of 4); a turn has waited 60 s",
+        ),
+    ],
+)
+def test_front_is_judged_by_its_work(found: Observations, verdict: Verdict, reason: str) -> None:
+    """Not by a process that is there."""
+    check = worker_check(found, "front")
+    assert check.verdict is verdict
+    assert reason in check.reason
+
+
+def test_background_is_judged_by_rotations_not_by_turns() -> None:
+    """Each role has its own kinds of work."""
+    assert worker_check(observed(LATE), "background").verdict is Verdict.OK
+    assert worker_check(observed(replace(LATE, kind="rotation")), "background").verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize(
+    ("overdue_seconds", "sweeps", "expected"),
+    [(-3.0, 0, 0.0), (3.0, 0, 3.0), (-1.0, 1, 1.0), (0.0, 3, 14.0), (5.0, 6, 127.0), (0.0, 8, 242.0)],
+)
+def test_waited_seconds(overdue_seconds: float, sweeps: int, expected: float) -> None:
+    """Pauses of 2, 4, 8, 16, 32, 60, 60 … seconds, and what it is overdue now."""
+    assert waited_seconds(overdue_seconds, sweeps, 2.0, 60.0) == expected
+
+
+@pytest.fixture
+def settings(valkey_url: str, namespace: str) -> Settings:
+    return Settings(store_url=valkey_url, namespace=namespace, partitions=2, sweep_seconds=0.01)
+
+
+@pytest.fixture
+def store(settings: Settings) -> RedisStore:
+    return RedisStore.connect(settings)
+
+
+def submitted(store: RedisStore) -> None:
+    agent = Agent(name="echo", window_tokens=8_000)
+    store.open(open_request("s", agent, (), False))
+    store.submit(SubmitRequest(session_id="s", turn_id="t", input=turn_input(agent, "hello", None)))
+
+
+def test_observed_server_is_as_it_was_started(valkey: EmbeddedServer, settings: Settings) -> None:
+    """The embedded server evicts nothing and appends."""
+    found = probes.observe(settings, ("store",), 1.0)
+    assert [(server.maxmemory_policy, server.is_append_only) for server in found.servers] == [("noeviction", True)]
+    assert found.waiting == ()
+
+
+def test_turn_that_nobody_begins_is_seen_waiting(settings: Settings, store: RedisStore) -> None:
+    """Swept or not, and looking sweeps nothing."""
+    submitted(store)
+    partition = store.keys.partition("s")
+    wait_for(lambda: probes.observe(settings, ("store",), 1.0).waiting)
+    assert [item.id for item in wait_for(lambda: store.due(partition))] == ["t"]
+    (waiting,) = wait_for(lambda: probes.observe(settings, ("store",), 1.0).waiting)
+    assert (waiting.kind, waiting.session_id) == ("turn", "s")
+    assert waiting.seconds > 0
+    store.close_connections()
+
+
+def test_turn_that_was_begun_does_not_wait(settings: Settings, store: RedisStore) -> None:
+    """Its due member stands at the lease's end."""
+    submitted(store)
+    store.begin("s", Lane.TURN, "token")
+    assert probes.observe(settings, ("store",), 1.0).waiting == ()
+    store.close_connections()
+
+
+def test_without_workers_nothing_is_left_in_the_queues(settings: Settings, store: RedisStore) -> None:
+    """A probe is sent only where somebody takes it: a check every few seconds must not fill the broker."""
+    found = probes.observe(settings, ("front", "background"), 0.5)
+    assert [found.watched[role].workers for role in ("front", "background")] == [(), ()]
+    assert not judge(found, ("front",)).is_well
+    assert [
+        key for key in store.client.scan_iter(f"{settings.namespace}:*") if key.endswith((b"turns", b"rotations"))
+    ] == []
+    store.close_connections()
+
+
+def test_broker_that_is_away_is_a_failed_check(settings: Settings) -> None:
+    """Named, and no exception."""
+    elsewhere = Settings(
+        **settings.model_dump(include=settings.model_fields_set) | {"broker_url": "redis://127.0.0.1:1/0"}
+    )
+    found = probes.observe(elsewhere, ("front",), 1.0)
+    assert worker_check(found, "front").verdict is Verdict.FAILED
+    assert "the broker cannot be used" in worker_check(found, "front").reason

@@ -1,0 +1,37 @@
+"""The command line put together: one module a group of commands, each with a `register`."""
+
+from __future__ import annotations
+
+import typer
+
+from workers.cli import cancel, health, ls, purge, rotate, send, show, up, worker
+from workers.cli.faults import EXIT_CODES
+
+HELP = f"""Long agent sessions that outlive their model's context window: start, use and watch them.
+
+\b
+Try it:
+  sessionctl up --agents my_agents.py          a server, a front and a background worker
+  sessionctl send trip-1 "Hello" --agent NAME  open a session and get an answer
+  sessionctl show trip-1                       what is in its window, and why it rotates or not
+  sessionctl ls                                all sessions
+
+Every command takes --json. Answers and findings go to stdout, progress and errors to stderr.
+
+{EXIT_CODES}"""
+
+
+def build_app() -> typer.Typer:
+    """The `sessionctl` application. Its commands import what they need when they run, so that help is quick."""
+    app = typer.Typer(
+        name="sessionctl",
+        help=HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    for group in (up, worker, send, ls, show, rotate, cancel, purge, health):
+        group.register(app)
+    return app

@@ -1,0 +1,144 @@
+"""`sessionctl ls`: the sessions of a store, page by page."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sessionlib.errors import InvalidInput, SessionError, StoreCorrupt, UnknownSession
+from workers.cli.common import Call, shared
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from sessionlib.stores.contract import SessionStore, SessionView
+    from sessionlib.window import Budgets
+    from workers.client import ClientSession, Sessions
+
+Listed = tuple["SessionView", "Budgets | None"]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("ls")(shared(list_sessions))
+
+
+def list_sessions(
+    call: Call,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Sessions on a page.")] = 50,
+    after: Annotated[
+        str, typer.Option("--after", metavar="CURSOR", help="The next page: what the page before named.")
+    ] = "",
+) -> None:
+    """List sessions: state, fill, queue, archive.
+
+    Fill is conversation tokens as a share of the window without instructions and tools. The order is the store's own.
+
+    \b
+    Examples:
+      sessionctl ls
+      sessionctl ls --limit 500 --json | jq '.sessions[] | select(.queued_count > 3).session_id'
+      sessionctl ls --after 3:trip-1
+
+    Exit codes: 0 fine; 2 bad input; 3 store.
+    """
+    ids, cursor = page(call.sessions.connection.store, after, limit)
+    listed = [found for session_id in ids if (found := look(call.sessions, session_id)) is not None]
+    if call.as_json:
+        from workers.cli.figures import session_figures
+
+        call.answer({"sessions": [session_figures(view, budgets) for view, budgets in listed], "after": cursor or None})
+        return
+    call.answer(None, session_table(listed, time.time()))
+    if not listed:
+        call.say("no sessions")
+    if cursor:
+        call.say(f"more: sessionctl ls --after {cursor}")
+
+
+def page(store: SessionStore, after: str, limit: int) -> tuple[list[str], str]:
+    """At most *limit* session ids behind the cursor *after*, and the cursor of the next page ("" at the end).
+
+    A cursor is the number of a partition, a colon, and the store's own cursor in it. Raises InvalidInput.
+    """
+    partition, cursor = _position(after, store.partition_count)
+    ids: list[str] = []
+    while partition < store.partition_count and len(ids) < limit:
+        found, cursor = store.sessions(partition, cursor, limit - len(ids))
+        ids.extend(found)
+        partition += 0 if cursor else 1
+    return ids, f"{partition}:{cursor}" if partition < store.partition_count else ""
+
+
+def _position(after: str, partition_count: int) -> tuple[int, str]:
+    number, _, cursor = (after or "0:").partition(":")
+    if not (number.isascii() and number.isdigit() and int(number) < partition_count and ":" in (after or ":")):
+        raise InvalidInput("--after", after, "must be a cursor that `ls` named")
+    return int(number), cursor
+
+
+def look(sessions: Sessions, session_id: str) -> Listed | None:
+    """A session's figures and its window; None if it was purged in the meantime."""
+    try:
+        session = sessions.get(session_id)
+    except UnknownSession:
+        return None
+    except StoreCorrupt:
+        return _view(sessions, session_id)
+    view = session.view()
+    return view, window_of(session, view)
+
+
+def _view(sessions: Sessions, session_id: str) -> Listed | None:
+    """A session whose agent this version cannot read: its figures only."""
+    try:
+        return sessions.connection.store.view(session_id), None
+    except UnknownSession:
+        return None
+
+
+def window_of(session: ClientSession, view: SessionView) -> Budgets | None:
+    """The window's figures as the session has them now; None if its agent's description gives none."""
+    from sessionlib.counters import counter_named
+
+    try:
+        return session.agent.budgets(counter_named(session.agent.counter), view.calibration)
+    except SessionError:
+        return None
+
+
+def session_table(listed: Sequence[Listed], now: float) -> Table:
+    """One row a session."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from workers.cli.drawing import small_bar
+    from workers.cli.figures import fill_of
+    from workers.cli.printing import age_text, bytes_text, one_line
+
+    table = Table("session", "state", "agent", "fill", box=None, pad_edge=False)
+    for name in ("tokens", "epoch", "queued", "archive", "updated"):
+        table.add_column(name, justify="right")
+    for view, budgets in listed:
+        fill = fill_of(view, budgets)
+        table.add_row(
+            Text(one_line(view.session_id), overflow="fold"),
+            state_text(view),
+            one_line(view.agent.name),
+            "?" if fill is None else f"{small_bar(fill)} {fill:4.0%}",
+            f"{view.conversation_tokens:,}",
+            str(view.epoch),
+            str(len(view.queued)),
+            bytes_text(view.archived_bytes),
+            age_text(now - view.updated_at),
+        )
+    return table
+
+
+def state_text(view: SessionView) -> str:
+    """What the session is at: running and rotating are worth more than open."""
+    parts = [*(["running"] if view.running else []), *(["rotating"] if view.rotation_id else [])]
+    return "+".join(parts) or str(view.state)
