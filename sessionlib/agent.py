@@ -21,6 +21,7 @@ from sessionlib.tools.declaration import Tool
 from sessionlib.tools.history import HISTORY_DECLARATIONS
 from sessionlib.window import Budgets, Room
 
+
 class Frozen(BaseModel):
     """Refuses unknown fields, NaN and infinities; cannot be changed once made."""
 

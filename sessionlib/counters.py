@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import importlib.util
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +29,9 @@ its time per character grows with the length of a run (4 MB/s at 16,384, 1.6 MB/
 
 CUT_SEARCH_CHARACTERS = 1_024
 """How far back from a piece's end a harmless cut is looked for."""
+
+_loading = threading.Lock()
+"""Ranks are read once a process, however many threads begin with a turn at once: that takes half a second of a core."""
 
 _HARMLESS_CUT = re.compile(r"(?<=[^\W_])(?= )")
 """Between a letter or digit and a space: both encodings end a token there in any case, so nothing is counted twice."""
@@ -123,7 +127,13 @@ def counter_named(name: str, cache_dir: Path | None = None) -> Counter:
 
 
 def _exact(name: str, cache_dir: Path | None) -> ExactCounter | None:
-    """The exact counter of an encoding; None without tiktoken or without ranks."""
+    """The exact counter of an encoding, the same one under each of its names; None without tiktoken or ranks."""
+    with _loading:
+        return _loaded(name, cache_dir)
+
+
+@cache
+def _loaded(name: str, cache_dir: Path | None) -> ExactCounter | None:
     source = _SOURCES[name]
     ranks = _cached_ranks(source, cache_dir) or _packaged_ranks(name, source)
     if ranks is None or importlib.util.find_spec("tiktoken") is None:

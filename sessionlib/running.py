@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -50,6 +51,10 @@ FAULT_RETRY_SECONDS = 1.0
 
 def unobserved(_phase: str, **_figures: object) -> None:
     """An `Observe` for flows that nobody watches."""
+
+
+LAST_SECONDS = 0.1
+"""What a model call is given at a turn's deadline."""
 
 
 class Held(Protocol):
@@ -169,7 +174,7 @@ class TurnRun:
     needs no provider here."""
 
     def __init__(self, engine: Engine, grant: Grant, *, is_own: bool = False) -> None:
-        self._engine, self._grant = engine, grant
+        self._engine, self._grant, self._begun = engine, grant, time.monotonic()
         self._steps = _StepLog(engine, grant)
         self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
         self._shape = Shape.STATELESS if is_own else engine.catalog.provider(self._agent.provider).shape
@@ -201,7 +206,7 @@ class TurnRun:
             round=self._round,
             pending=self._pending,
             known_tools=frozenset(self._tools if known_tools is None else (*known_tools, *self._private)),
-            seconds_left=self._grant.deadline - self._grant.now,
+            seconds_left=self._seconds_left(),
             shape=self._shape,
             is_resumed=bool(self.saved),
             spent=self._spent,
@@ -267,6 +272,10 @@ class TurnRun:
             rotation_id=committed.rotation_id,
             disposal=committed.disposal,
         )
+
+    def _seconds_left(self) -> float:
+        """Until the turn's deadline; a little is always left, since it is the store that ends a turn."""
+        return max(LAST_SECONDS, self._grant.deadline - self._grant.now - (time.monotonic() - self._begun))
 
     def _private_tools(self) -> dict[str, Tool]:
         if not self._agent.history_tool:
@@ -334,16 +343,14 @@ class _RotationRun:
         )
 
     def _decided(self) -> RotationOutcome:
-        grant, counter = self._grant, counter_named(self._agent.counter)
-        snapshot = grant.snapshot
-        is_reported = snapshot.calibration > counter.error_ratio
+        grant, snapshot, counter = self._grant, self._grant.snapshot, counter_named(self._agent.counter)
         plan = plan_for(
             snapshot.layout,
             grant.boundary_seq,
             budgets=self._agent.budgets(counter, snapshot.calibration),
             counter=counter,
             show_span=self._agent.history_tool,
-            origin=Origin.REPORTED if is_reported else Origin.ESTIMATED,
+            origin=self._origin(),
         )
         steps = rotate(
             plan,
@@ -352,6 +359,12 @@ class _RotationRun:
             cancelled=lambda: self._held.is_lost,
         )
         return drive(steps, self._perform, dict(grant.steps), self._steps.save)
+
+    def _origin(self) -> Origin:
+        """Reported, if only what the provider said of its own count puts the conversation past the line."""
+        own_line_tokens = self._agent.budgets(counter_named(self._agent.counter)).line_tokens
+        is_own = self._grant.snapshot.layout.conversation_tokens >= own_line_tokens
+        return Origin.ESTIMATED if is_own or self._grant.reason != "line" else Origin.REPORTED
 
     def _perform(self, effect: Effect) -> EffectResult:
         if not isinstance(effect, Consolidation):

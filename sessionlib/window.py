@@ -171,9 +171,9 @@ def _grown(seed: _Seed, trim: Trim, budgets: Budgets) -> Trim:
 
 
 @lru_cache(maxsize=10_000)
-def _small_size(counter: Counter, entry: Entry) -> int:
+def _small_size(projection: Projection, entry: Entry) -> int:
     """Size of a pointer or marker. Remembered, since each is sent again in each request of its session."""
-    return counter.entry(entry)
+    return projection.counter.entry(entry)
 
 
 def _too_large(input_tokens: int, budgets: Budgets) -> InputTooLarge:
@@ -214,7 +214,7 @@ class _Seed:
         if item.entry.kind is not EntryKind.TOOL_RESULT:
             return item
         entry = self._projection.pointer(item.entry, item.seq)
-        tokens = _small_size(self._projection.counter, entry)
+        tokens = _small_size(self._projection, entry)
         return Item(item.seq, entry, tokens) if tokens < item.tokens else item
 
     def tokens(self, trim: Trim) -> int:
@@ -265,7 +265,7 @@ class _Seed:
 
     def _marker(self, first_seq: int, last_seq: int) -> Item:
         entry = self._projection.marker(first_seq, last_seq)
-        return Item(0, entry, _small_size(self._projection.counter, entry))
+        return Item(0, entry, _small_size(self._projection, entry))
 
     def older_pointers(self, trim: Trim) -> Iterator[Trim]:
         return self._pointer_trims(trim, 0, self._newest)

@@ -36,17 +36,17 @@ class BlockingSentinelPool(SentinelConnectionPool, redis.BlockingConnectionPool)
 
 
 def client_for(url: str, *, sentinel_name: str = "mymaster", connections: int = 64) -> Client:
-    """A client for a store's URL with at most *connections* connections, none of them opened yet.
+    """A client for a store's URL with at most *connections* connections (to each node of a cluster).
 
-    redis-py opens a pool anew in a forked child, so a client may be made before the fork. Raises InvalidInput.
+    Only a cluster is asked at once: for its nodes. redis-py opens a pool anew in a forked child, so a client may be
+    made before the fork. Raises InvalidInput, and StoreUnavailable for a cluster.
     """
     scheme = urlparse(url.partition(";")[0]).scheme
     options = {"retry": _retry(), "socket_connect_timeout": CONNECT_SECONDS, "socket_timeout": ANSWER_SECONDS}
     if scheme in ("sentinel", "redis+sentinel"):
         return _sentinel_client(url, sentinel_name, connections, options)
     if scheme in ("redis+cluster", "rediss+cluster"):
-        plain = url.replace("+cluster", "", 1)
-        return redis.RedisCluster.from_url(plain, max_connections=connections, **options)
+        return _cluster_client(url.replace("+cluster", "", 1), connections, options)
     if scheme not in ("redis", "rediss", "unix"):
         raise InvalidInput("store_url", scheme, "must be redis, rediss, unix, sentinel or redis+cluster")
     pool = redis.BlockingConnectionPool.from_url(
@@ -62,6 +62,14 @@ def client_for(url: str, *, sentinel_name: str = "mymaster", connections: int = 
 def _retry() -> Retry:
     """Every script sent twice is done once, so that a lost reply may always be asked for again."""
     return Retry(ExponentialWithJitterBackoff(base=RETRY_FIRST_SECONDS, cap=RETRY_LAST_SECONDS), RETRIES)
+
+
+def _cluster_client(url: str, connections: int, options: dict[str, Any]) -> redis.RedisCluster:
+    """The pools wait POOL_WAIT_SECONDS by their own default: a cluster client hands them no such option."""
+    with store_errors():
+        return redis.RedisCluster.from_url(
+            url, max_connections=connections, connection_pool_class=redis.BlockingConnectionPool, **options
+        )
 
 
 def _sentinel_client(url: str, name: str, connections: int, options: dict[str, Any]) -> redis.Redis:

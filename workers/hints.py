@@ -31,7 +31,7 @@ REMEMBERED = 10_000
 """Things whose newest hint is remembered, for those who look first and wait then. What is pushed out costs one look."""
 
 Key = tuple[str, str]
-Wake = Callable[[], None]
+Wake = Callable[[], object]
 
 
 class Hints:

@@ -9,6 +9,12 @@ import binascii
 
 TURN_SEPARATOR = "|"
 
+PARTITION_KINDS = ("due", "timers", "sweeps", "counters", "index", "agents")
+"""KEYS[1..6] of every script."""
+
+SESSION_KINDS = ("head", "layout", "live", "inbox", "steps:turn", "steps:rotation", "archive", "audit", "turns")
+"""KEYS[7..15] of every script that works on a session."""
+
 
 class Keys:
     """The keys of one namespace with a fixed number of partitions."""
@@ -25,50 +31,30 @@ class Keys:
         return binascii.crc_hqx(session_id.encode(), 0) % self.partition_count
 
     def tag(self, partition: int) -> str:
+        """The hash tag that keeps all keys of a partition in one slot of a cluster."""
         return f"{{{self.namespace}:p{partition:02d}}}:"
 
     def of_partition(self, partition: int) -> list[str]:
-        """KEYS[1..6] of every script."""
+        """What a partition's sessions share, in the order of PARTITION_KINDS."""
         tag = self.tag(partition)
-        return [tag + kind for kind in ("due", "timers", "sweeps", "counters", "index", "agents")]
+        return [tag + kind for kind in PARTITION_KINDS]
 
     def of_session(self, session_id: str) -> list[str]:
-        """KEYS[1..15] of every script that works on a session: its partition's, then its own."""
+        """The keys of a session's partition, then its own, in the order of SESSION_KINDS."""
         partition = self.partition(session_id)
         tag = self.tag(partition)
-        return [
-            *self.of_partition(partition),
-            f"{tag}head:{session_id}",
-            f"{tag}layout:{session_id}",
-            f"{tag}live:{session_id}",
-            f"{tag}inbox:{session_id}",
-            f"{tag}steps:turn:{session_id}",
-            f"{tag}steps:rotation:{session_id}",
-            f"{tag}archive:{session_id}",
-            f"{tag}audit:{session_id}",
-            f"{tag}turns:{session_id}",
-        ]
+        return [*self.of_partition(partition), *(f"{tag}{kind}:{session_id}" for kind in SESSION_KINDS)]
 
-    def head(self, session_id: str) -> str:
-        return f"{self.tag(self.partition(session_id))}head:{session_id}"
+    def shared(self, kind: str, partition: int) -> str:
+        """One key of a partition."""
+        return self.tag(partition) + kind
 
-    def archive(self, session_id: str) -> str:
-        return f"{self.tag(self.partition(session_id))}archive:{session_id}"
-
-    def audit(self, session_id: str) -> str:
-        return f"{self.tag(self.partition(session_id))}audit:{session_id}"
+    def own(self, kind: str, session_id: str) -> str:
+        """One key of a session."""
+        return f"{self.tag(self.partition(session_id))}{kind}:{session_id}"
 
     def turn(self, session_id: str, turn_id: str) -> str:
-        return f"{self.tag(self.partition(session_id))}turn:{session_id}{TURN_SEPARATOR}{turn_id}"
+        return f"{self.own('turn', session_id)}{TURN_SEPARATOR}{turn_id}"
 
     def events(self, session_id: str, turn_id: str) -> str:
-        return f"{self.tag(self.partition(session_id))}events:{session_id}{TURN_SEPARATOR}{turn_id}"
-
-    def agents(self, partition: int) -> str:
-        return f"{self.tag(partition)}agents"
-
-    def index(self, partition: int) -> str:
-        return f"{self.tag(partition)}index"
-
-    def counters(self, partition: int) -> str:
-        return f"{self.tag(partition)}counters"
+        return f"{self.own('events', session_id)}{TURN_SEPARATOR}{turn_id}"

@@ -6,26 +6,30 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from sessionlib.stores.contract import Limits
+from sessionlib.errors import UnknownSession
 from workers.app import make_app
 from workers.connection import store_errors
-from workers.health import QUEUES, Observations, Role, ServerFigures, Waiting, Watched, waited_seconds
+from workers.health import KINDS, QUEUES, Observations, Role, ServerFigures, Waiting, Watched, waited_seconds
 from workers.settings import Settings
 from workers.store import RedisStore
 
 PROBE = "upkeep.ping"
 ASK_SECONDS = 1.0
 """How long answers to one question to all workers are collected."""
+ASKING_FRACTION = 0.5
+"""Share of the deadline for workers to answer; the rest is for those that did, to finish a probe."""
 PROBE_AGAIN_SECONDS = 0.5
 """A probe that ended before events were listened to is not seen: it is sent again."""
 LOOK_SECONDS = 0.1
-WAITING_LOOKED_AT = 1_000
+MEMBERS_LOOKED_AT = 1_000
 """Due things looked at in a partition: enough to find what waits, few enough for a server with a million."""
+SESSIONS_LOOKED_AT = 50
+"""Sessions of which it is asked whether what waits could begin, those with the longest wait first."""
 
 BROKER_ERRORS = (OperationalError, ConnectionError, TimeoutError, OSError)
 
@@ -79,12 +83,20 @@ def _nodes(info: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {"": info}
 
 
-def waiting_work(store: RedisStore) -> Iterator[Waiting]:
-    """Due things that were swept, or should have been, and were not begun since. Reads only: nothing is swept by it."""
+def waiting_work(store: RedisStore) -> list[Waiting]:
+    """Turns and rotations that could begin, were hinted at and did not. Reads only: nothing is swept by it."""
     with store_errors():
         now = _server_seconds(store)
-        for partition in range(store.partition_count):
-            yield from _waiting_in(store, partition, now)
+        members = [member for partition in range(store.partition_count) for member in _overdue(store, partition, now)]
+    by_session: dict[str, list[_Member]] = {}
+    for member in sorted(members, key=lambda member: member.seconds, reverse=True):
+        by_session.setdefault(member.session_id, []).append(member)
+    return [
+        Waiting(kind=member.kind, session_id=session_id, seconds=member.seconds)
+        for session_id in islice(by_session, SESSIONS_LOOKED_AT)
+        for member in by_session[session_id]
+        if member.work_id in ready_work(store, session_id)
+    ]
 
 
 def _server_seconds(store: RedisStore) -> float:
@@ -93,21 +105,59 @@ def _server_seconds(store: RedisStore) -> float:
     return float(seconds) + float(microseconds) / 1e6
 
 
-def _waiting_in(store: RedisStore, partition: int, now: float) -> Iterator[Waiting]:
+class _Member(NamedTuple):
+    """A due thing, and how long it has been due."""
+
+    kind: str
+    session_id: str
+    work_id: str
+    seconds: float
+
+
+def _overdue(store: RedisStore, partition: int, now: float) -> Iterator[_Member]:
+    """Turns and rotations that were swept, or should have been, since somebody last worked on them."""
     due, _timers, sweeps_key, *_ = store.keys.of_partition(partition)
-    overdue = store.client.zrange(due, "-inf", now, byscore=True, offset=0, num=WAITING_LOOKED_AT, withscores=True)
-    at: dict[bytes, float] = dict(overdue)
-    sweeps = {member: int(count) for member, count in islice(store.client.hscan_iter(sweeps_key), WAITING_LOOKED_AT)}
-    for member in at.keys() | sweeps.keys():
-        score = at[member] if member in at else store.client.zscore(due, member)
-        if score is not None:
-            yield _waiting(member, now - score, sweeps.get(member, 0), store.limits)
+    overdue = store.client.zrange(due, "-inf", now, byscore=True, offset=0, num=MEMBERS_LOOKED_AT, withscores=True)
+    scores: dict[bytes, float] = dict(overdue)
+    swept: dict[bytes, bytes] = dict(islice(store.client.hscan_iter(sweeps_key), MEMBERS_LOOKED_AT))
+    for member in scores.keys() | swept.keys():
+        kind, session_id, work_id = member.decode().split("|", 2)
+        score = scores[member] if member in scores else store.client.zscore(due, member)
+        if score is None or kind not in KINDS.values():
+            continue
+        sweeps = sweep_count(swept.get(member, b""), score)
+        if sweeps or score < now:
+            pauses = store.limits.sweep_first_seconds, store.limits.sweep_last_seconds
+            yield _Member(kind, session_id, work_id, waited_seconds(now - score, sweeps, *pauses))
 
 
-def _waiting(member: bytes, overdue_seconds: float, sweeps: int, limits: Limits) -> Waiting:
-    kind, session_id, _ = member.decode().split("|", 2)
-    seconds = waited_seconds(overdue_seconds, sweeps, limits.sweep_first_seconds, limits.sweep_last_seconds)
-    return Waiting(kind=kind, session_id=session_id, seconds=seconds)
+def sweep_count(value: bytes, score: float) -> int:
+    """How often a member was swept, from the "<times> <score>" that workers/lua/due.lua keeps: a member that stands
+    elsewhere was moved by somebody who works on it."""
+    times, _, at = value.partition(b" ")
+    return int(times) if at and float(at) == score else 0
+
+
+def ready_work(store: RedisStore, session_id: str) -> frozenset[str]:
+    """Ids of what a worker could begin or go on with: the rotation, and the turn that runs or else the next.
+
+    Turns wait behind others, for the results of open calls, or for a caller who runs them; that is no worker's fault.
+    """
+    try:
+        view = store.view(session_id)
+    except UnknownSession:
+        return frozenset()
+    next_turn = None if view.open_calls else next(iter(view.queued), None)
+    with store_errors():
+        ready = {
+            work_id for work_id in (view.running or next_turn,) if work_id and not _is_own(store, session_id, work_id)
+        }
+    return frozenset(ready | ({view.rotation_id} if view.rotation_id else set()))
+
+
+def _is_own(store: RedisStore, session_id: str, turn_id: str) -> bool:
+    """Whether its caller runs the turn."""
+    return bool(store.client.hget(store.keys.turn(session_id, turn_id), "is_own") == b"1")
 
 
 def listening(app: Celery, roles: Iterable[Role], seconds: float = ASK_SECONDS) -> dict[Role, tuple[str, ...]]:
@@ -145,13 +195,12 @@ class _Seen:
 
 def watch(app: Celery, roles: Sequence[Role], deadline_seconds: float) -> dict[Role, Watched]:
     """Have the workers of each role finish a probe. Raises what the broker's transport raises."""
-    deadline = time.monotonic() + deadline_seconds
-    workers = listening(app, roles, min(ASK_SECONDS, deadline_seconds))
-    while not all(workers.values()) and time.monotonic() < deadline:
+    begun = time.monotonic()
+    workers = listening(app, roles, min(ASK_SECONDS, deadline_seconds * ASKING_FRACTION))
+    while not all(workers.values()) and time.monotonic() < begun + deadline_seconds * ASKING_FRACTION:
         workers = listening(app, roles)
     seen = _Seen()
-    missing = [role for role in roles if workers[role]]
-    _probe(app, missing, seen, deadline)
+    _probe(app, [role for role in roles if workers[role]], seen, begun + deadline_seconds)
     loads = _loads(app, [name for role in roles if role not in seen.probe_seconds for name in workers[role]])
     return {
         role: Watched(

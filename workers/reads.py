@@ -87,7 +87,7 @@ class StoreReads:
         """Two reads: a description never changes under its digest, and is never deleted."""
         digest = self.view(session_id).agent.digest
         with store_errors():
-            description = self.client.hget(self.keys.agents(self.keys.partition(session_id)), digest)
+            description = self.client.hget(self.keys.shared("agents", self.keys.partition(session_id)), digest)
         if description is None:
             raise StoreCorrupt(f"session {session_id} follows agent version {digest}, which is not stored")
         return str(description.decode())
@@ -97,7 +97,7 @@ class StoreReads:
         return self._stream(self.keys.events(session_id, require_id("turn_id", turn_id)), after, limit)
 
     def audit(self, session_id: str, after: str = "", limit: int = 1_000) -> Sequence[Event]:
-        return self._stream(self.keys.audit(require_id("session_id", session_id)), after, limit)
+        return self._stream(self.keys.own("audit", require_id("session_id", session_id)), after, limit)
 
     def _stream(self, key: str, after: str, limit: int) -> Sequence[Event]:
         self._check_once()
@@ -109,13 +109,13 @@ class StoreReads:
         self._require_partition(partition)
         start = f"({cursor}" if cursor else "-"
         with store_errors():
-            found = self.client.zrangebylex(self.keys.index(partition), start, "+", start=0, num=limit + 1)
+            found = self.client.zrangebylex(self.keys.shared("index", partition), start, "+", start=0, num=limit + 1)
         ids = [raw.decode() for raw in found]
         return ids[:limit], ids[limit - 1] if len(ids) > limit else ""
 
     def chunks(self, session_id: str, first_seq: int = 1, last_seq: int | None = None) -> Sequence[Chunk]:
         """Chunks lie in order and never overlap, by their last sequence number: the span ends in one more at most."""
-        key = self.keys.archive(require_id("session_id", session_id))
+        key = self.keys.own("archive", require_id("session_id", session_id))
         self._check_once()
         with store_errors():
             if last_seq is None:
@@ -132,7 +132,7 @@ class StoreReads:
         """
         self._require_partition(partition)
         with store_errors():
-            counted = self.client.hgetall(self.keys.counters(partition))
+            counted = self.client.hgetall(self.keys.shared("counters", partition))
         return {name.decode(): int(value) for name, value in counted.items()}
 
     def _require_partition(self, partition: int) -> None:

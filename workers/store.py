@@ -44,7 +44,10 @@ class RedisStore(StoreReads):
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
-        """The store that *settings* name. Nothing is sent before the first call. Raises InvalidInput."""
+        """The store that *settings* name. Raises InvalidInput, and StoreUnavailable for a cluster.
+
+        Nothing is sent before the first call, but for a cluster, which is asked for its nodes.
+        """
         client = client_for(
             settings.store_url, sentinel_name=settings.sentinel_name, connections=settings.store_connections
         )

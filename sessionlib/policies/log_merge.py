@@ -28,7 +28,7 @@ FRESH_DIVISOR = 3
 MERGED_DIVISOR = 5
 """A merged record may take a fifth of the record budget, so that there is always a pair to choose from.
 
-Measured over 400 rotations with merges at 0.5 to 0.6: with thirds and fifths the oldest text is rewritten 17 times at
+Measured over 400 rotations with merges at 0.5 to 0.6: with thirds and fifths the oldest text is rewritten 15 times at
 most; without these limits, and fresh records of half the budget, 28 times at 0.5 and 400 times at 0.6.
 """
 

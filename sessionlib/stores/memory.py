@@ -281,6 +281,9 @@ class MemoryStore(RuledStore):
         super().__init__(limits, clock)
         self.world = world or World()
 
+    def close_connections(self) -> None:
+        """There are none."""
+
     @contextmanager
     def _shelf(self, session_id: str, *, write: bool) -> Iterator[MemoryShelf]:
         shelf = MemoryShelf(session_id, self.world)

@@ -16,7 +16,6 @@ from sessionlib.stores.contract import (
     Adoption,
     AgentRef,
     Answer,
-    Busy,
     Committed,
     DueItem,
     DueKind,
@@ -64,9 +63,9 @@ class Arena:
         value = TurnInput(message=message)
         return self.store.submit(SubmitRequest(session_id=session_id, turn_id=turn_id, input=value, **fields))
 
-    def submit_results(self, turn_id: str, *call_ids: str, busy: Busy = Busy.ENQUEUE) -> Submitted:
+    def submit_results(self, turn_id: str, *call_ids: str, **fields: Any) -> Submitted:
         value = TurnInput(results=tuple((call_id, f"result of {call_id}") for call_id in call_ids))
-        return self.store.submit(SubmitRequest(session_id=SESSION, turn_id=turn_id, input=value, busy=busy))
+        return self.store.submit(SubmitRequest(session_id=SESSION, turn_id=turn_id, input=value, **fields))
 
     def try_begin(self, lane: Lane = Lane.TURN, session_id: str = SESSION) -> Grant | Refusal:
         return self.store.begin(session_id, lane, self.token())

@@ -81,6 +81,14 @@ def test_a_results_turn_may_open_calls_again(waiting: Arena) -> None:
     assert waiting.submit_results("r2", "c3").is_dispatched
 
 
+def test_calls_opened_by_a_results_turn_are_due_after_their_time(waiting: Arena) -> None:
+    """They wait no longer than others."""
+    waiting.submit_results("r1", "c1", "c2", open_calls_seconds=0.1)
+    close_calls(waiting, "r1", "c3")
+    waiting.advance(0.15)
+    assert waiting.swept(DueKind.OPEN_CALLS) == [""]
+
+
 @pytest.mark.parametrize("call_ids", [("c1",), ("c1", "c2", "c3"), ("c1", "other")])
 def test_results_for_other_calls_are_refused(waiting: Arena, call_ids: tuple[str, ...]) -> None:
     """Results must be for exactly the open calls."""

@@ -66,13 +66,19 @@ def test_positions_go_on_over_committed_rounds(arena: Arena) -> None:
     assert (again.step_base, again.steps) == (2, (("model:1", REPLY),))
 
 
-def test_steps_of_a_finished_turn_are_dropped(arena: Arena) -> None:
-    """The next turn starts with none."""
+@pytest.mark.parametrize("end", ["answer", "fail", "cancel"])
+def test_steps_of_a_finished_turn_are_dropped(arena: Arena, end: str) -> None:
+    """The next turn starts with none, however the one before ended."""
     arena.submit("t1")
     arena.submit("t2")
     grant = arena.begin()
     arena.store.save_step(grant, 0, "model:0", REPLY)
-    arena.finish(grant)
+    if end == "answer":
+        arena.finish(grant)
+    elif end == "fail":
+        arena.store.fail(grant, "provider_rejected", "bad key")
+    else:
+        arena.store.cancel(SESSION, "t1")
     later = arena.begin()
     assert (later.work_id, later.steps, later.step_base) == ("t2", (), 0)
 

@@ -48,7 +48,7 @@ class Kill:
 class Cluster:
     """Server, provider, front and background workers with short leases. A context manager."""
 
-    def __init__(self, directory: Path, *, fronts: int = 2, backgrounds: int = 2, **settings: Any) -> None:
+    def __init__(self, directory: Path, *, fronts: int = 3, backgrounds: int = 2, **settings: Any) -> None:
         self.directory = directory
         self.fronts = [f"front-{number}" for number in range(1, fronts + 1)]
         self.backgrounds = [f"background-{number}" for number in range(1, backgrounds + 1)]
@@ -117,8 +117,10 @@ class Cluster:
 
     def _is_ready(self, name: str) -> bool:
         path = self.log_path(name)
-        return path.exists() and f"{name}@" in (text := path.read_text()[self._log_starts.get(name, 0) :]) and (
-            " ready." in text
+        return (
+            path.exists()
+            and f"{name}@" in (text := path.read_text()[self._log_starts.get(name, 0) :])
+            and (" ready." in text)
         )
 
     def pid(self, name: str) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -69,15 +70,14 @@ def test_workers_killed_under_load_lose_nothing(cluster: Cluster, kills: Kills, 
     waited: list[float] = []
     background_waited: list[float] = []
     for round in range(FRONT_KILLS):
-        front = cluster.fronts[round % len(cluster.fronts)]
-        kills_background = round % (FRONT_KILLS // BACKGROUND_KILLS) == 1
-        cluster.wait_ready(*cluster.fronts)
+        front, other = (cluster.fronts[(round + ahead) % len(cluster.fronts)] for ahead in (0, 1))
+        cluster.wait_ready(front, other)
         cluster.provider.hold()
         load.submit()
         load.submit()
         cluster.wait_held_at_model(ids)
-        if kills_background:
-            background_waited.append(kill_a_background_worker(cluster, kills, sessions, round))
+        if round >= FRONT_KILLS - BACKGROUND_KILLS:
+            background_waited.append(kill_a_background_worker(cluster, kills, sessions))
         kill = kills.add(cluster.kill(front, ids))
         waited += await_recovery(cluster, kill)
         cluster.provider.release()
@@ -94,18 +94,19 @@ def test_workers_killed_under_load_lose_nothing(cluster: Cluster, kills: Kills, 
     assert max(session.view().epoch for session in sessions) >= 2
 
 
-def kill_a_background_worker(cluster: Cluster, kills: Kills, sessions: Sequence[ClientSession], round: int) -> float:
+def kill_a_background_worker(cluster: Cluster, kills: Kills, sessions: Sequence[ClientSession]) -> float:
     """Kill the one that runs a rotation whose consolidation is held; seconds until it is asked for again."""
-    session = sessions[round % len(sessions)]
-    if round == 1:
-        return 0.0
+    session = max(sessions, key=lambda session: session.view().live_tokens)
     cluster.wait_ready(*cluster.backgrounds)
     session.rotate()
-    wait_for(lambda: session.view().rotation_state == "running", what="the rotation")
-    phase = wait_for(lambda: cluster.watcher.phase(session.session_id, "rotation_id"), what="its worker")
-    held = wait_for(lambda: cluster.provider.held(Kind.SUMMARIES), what="a consolidation at the provider")
-    kill = kills.add(cluster.kill(phase.worker, [session.session_id]))
+    worker = wait_for(lambda: worker_of_rotation(cluster, session), what="a worker to run the rotation")
+    held = wait_for(lambda: cluster.provider.held(Kind.SUMMARIES), what="its consolidation at the provider")
+    kill = kills.add(cluster.kill(worker, [session.session_id]))
     wait_for(lambda: cluster.provider.held(Kind.SUMMARIES) > held, what=f"{kill} to be asked for again")
-    import time
-
     return time.time() - kill.at
+
+
+def worker_of_rotation(cluster: Cluster, session: ClientSession) -> str | None:
+    """Who asks for a consolidation of the session's present rotation, if anybody does yet."""
+    phase = cluster.watcher.phase(session.session_id, "rotation_id")
+    return phase.worker if phase and phase.ids["rotation_id"] == session.view().rotation_id else None

@@ -12,6 +12,8 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 CAPTURE_SECONDS = 0.5
+WORKING = frozenset({"model", "tool", "consolidation"})
+"""Phases that only the worker shows that holds the lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +67,12 @@ class Watcher:
         with self._lock:
             self.events.append(event)
             shown = str(event.get("kwargs", ""))
-            if "session_id=" not in shown:
+            name = str(event["type"]).removeprefix("task-")
+            if name not in WORKING:
                 return
             ids = dict(pair.split("=", 1) for pair in shown.split() if "=" in pair)
             worker = str(event["hostname"]).partition("@")[0]
-            phase = Phase(worker=worker, name=str(event["type"]).removeprefix("task-"), ids=ids)
+            phase = Phase(worker=worker, name=name, ids=ids)
             for kind in ("turn_id", "rotation_id"):
                 if kind in ids:
                     self._phases[ids["session_id"], kind] = phase

@@ -179,6 +179,14 @@ def test_purged_store_is_empty(store: StrictStore) -> None:
     assert store.world == World(agents=store.world.agents)
 
 
+def test_retry_time_is_bounded(store: StrictStore, clock: Clock) -> None:
+    """However long a provider asks to wait, the turn is looked at again after five minutes."""
+    submit(store, "t1")
+    store.fail(begin(store), "provider_unavailable", "come back tomorrow", 86_400.0)
+    clock.now += 300.0
+    assert begin(store, "k2").work_id == "t1"
+
+
 @pytest.mark.parametrize(("sweeps", "seconds"), [(0, 2.0), (1, 4.0), (2, 8.0), (4, 32.0), (5, 60.0), (10_000, 60.0)])
 def test_sweep_intervals_double_up_to_the_last(sweeps: int, seconds: float) -> None:
     """2, 4, 8, … 60 seconds."""

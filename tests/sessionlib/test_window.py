@@ -404,6 +404,8 @@ ORPHAN = Entry.tool_result("gone", "result without call")
         ([Entry.tool_call("c", "{}"), Entry.user("u"), Entry.tool_result("c", "r")],
          "tool_call tool_result user record"),
         ([Entry.tool_result("c", "r"), Entry.tool_call("c", "{}")], "record tool_call tool_result"),
+        ([Entry.tool_call("c", "{}"), Entry.tool_call("d", "{}"), Entry.tool_result("c", "r"), Entry.assistant("t")],
+         "tool_call tool_call tool_result tool_result assistant"),
         ([Entry.tool_call("c", "{}"), Entry.assistant("t"), Entry.tool_result("c", "r")],
          "tool_call assistant tool_result"),
     ],

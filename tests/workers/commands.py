@@ -89,12 +89,15 @@ class Desk:
     def connect(self, _settings: Settings) -> Sessions:
         return self.sessions
 
-    def run(self, *arguments: str, stdin: str | bytes = "") -> Result:
-        """Run `sessionctl` with these arguments. A command reaches nothing but this desk."""
+    def run(self, *arguments: str, stdin: str | bytes = "", interrupt: bool = False) -> Result:
+        """Run `sessionctl` with these arguments. A command reaches nothing but this desk.
+
+        *interrupt*: Ctrl-C is pressed when it observes.
+        """
         tools = Tools(
             connect=self.connect,
             become=lambda command, environment: self.became.append((command, dict(environment))),
-            observe=lambda *_: self.observed or unexpected(),
+            observe=lambda *_: self.observed or unexpected(interrupt),
         )
         return CliRunner().invoke(build_app(), list(arguments), obj=tools, input=stdin)
 
@@ -105,5 +108,7 @@ class Desk:
         return json.loads(result.stdout)
 
 
-def unexpected() -> Observations:
+def unexpected(interrupt: bool) -> Observations:
+    if interrupt:
+        raise KeyboardInterrupt
     raise AssertionError("nothing was to be observed")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from sessionlib.agent import Agent
 from sessionlib.errors import ProviderRejected
@@ -365,8 +367,33 @@ def test_ill_health_exits_1_with_the_reason(desk: Desk) -> None:
     desk.observed = ILL
     result = desk.run("health", "--role", "front")
     assert result.exit_code == 1
-    assert "no front worker answered within 10 s" in result.stderr
+    assert "no front worker answers" in result.stderr
     assert desk.run("health", "--role", "store").exit_code == 0
+
+
+def test_ctrl_c_exits_130(desk: Desk) -> None:
+    """Whatever the command was at."""
+    result = desk.run("health", "--role", "store", interrupt=True)
+    assert (result.exit_code, result.stderr) == (130, "interrupted\n")
+
+
+def test_fault_of_ours_is_said_to_be_ours(desk: Desk) -> None:
+    """With the place where it happened."""
+    result = desk.run("health", "--json")  # nothing was to be observed
+    assert result.exit_code == 1
+    assert "Traceback" in result.stderr
+    assert "error (us): AssertionError: nothing was to be observed" in result.stderr
+    assert json.loads(result.stdout)["error"]["fault"] == "us"
+
+
+def test_agents_file_that_raises_is_the_callers(tmp_path: Path) -> None:
+    """The file and what it raised are named; there is no traceback of ours."""
+    (tmp_path / "agents.py").write_text("1 / 0\n")
+    arguments = ["ls", "--agents", str(tmp_path / "agents.py"), "--store", "redis://127.0.0.1:1"]
+    result = CliRunner().invoke(build_app(), arguments)
+    assert result.exit_code == 2
+    assert "ZeroDivisionError" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_every_command_has_examples_and_exit_codes(desk: Desk) -> None:

@@ -106,7 +106,7 @@ def test_tier_table_has_a_row_for_each_part() -> None:
         ["tier", "entries", "tokens", "what it is"],
         ["2", "1–9", "100", "record of 400 tokens, rewritten 3 times"],
         ["1", "10–12", "100", "record, written once, extractive"],
-        ["12", "100", "the running", "turn's input, carried"],
+        ["12", "100", "the", "running turn's input, carried"],
         ["0", "13–14", "100", "2 entries, verbatim"],
     ]
 

@@ -89,6 +89,26 @@ def test_output_survives_an_encoding_that_lacks_it(tmp_path: Path) -> None:
     assert result.stderr.startswith("error (caller): session_id must be")
 
 
+def test_ctrl_c_leaves_the_turn_where_it_is(tmp_path: Path, valkey_url: str, namespace: str) -> None:
+    """It says how to end the turn, and exits with 130."""
+    (tmp_path / "my_agents.py").write_text(AGENTS)
+    options = ["--agents", "my_agents.py", "--store", valkey_url, "--namespace", namespace]
+    errors = tmp_path / "stderr"
+    with errors.open("wb") as stream:
+        command = [SESSIONCTL, "send", "s", "hello", "--agent", "echo", "--turn-id", "t1", *options]
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=stream)
+    try:
+        wait_for(lambda: "queued" in errors.read_text(), UP_SECONDS, "the turn is accepted")
+        process.send_signal(signal.SIGINT)
+        answer, _ = process.communicate(timeout=UP_SECONDS)
+    finally:
+        process.kill()
+        process.communicate()
+    assert (process.returncode, answer) == (130, b"")
+    assert "the turn goes on; `sessionctl cancel s t1` ends it" in errors.read_text()
+    assert run("cancel", "s", *options, directory=tmp_path).stdout == "turn t1 is cancelled\n"
+
+
 @pytest.mark.crash
 def test_up_answers_restarts_and_leaves_nothing_behind(tmp_path: Path) -> None:
     """One terminal starts all, another uses it; a killed worker is back; Ctrl-C ends everything, with 130."""
@@ -111,8 +131,14 @@ def test_up_answers_restarts_and_leaves_nothing_behind(tmp_path: Path) -> None:
         health = run("health", "--deadline", "30", directory=tmp_path, **variables)
         assert health.returncode == 0, health.stdout
         assert health.stdout.count("finished a probe") == 2
-        front = next(event for event in events("started") if event["child"] == "front")
-        os.kill(int(str(front["pid"])), signal.SIGKILL)
+        pids = {event["child"]: int(str(event["pid"])) for event in events("started")}
+        os.kill(pids["background"], signal.SIGSTOP)  # it is there, and does nothing
+        health = run("health", "--deadline", "10", directory=tmp_path, **variables)
+        os.kill(pids["background"], signal.SIGCONT)
+        assert health.returncode == 1
+        assert "FAILED   background: no background worker answers" in health.stdout
+        assert health.stdout.count("finished a probe") == 1
+        os.kill(pids["front"], signal.SIGKILL)
         (restarted,) = wait_for(lambda: events("restarted"))
         assert (restarted["child"], restarted["exit_code"]) == ("front", -signal.SIGKILL)
         process.send_signal(signal.SIGINT)
@@ -122,5 +148,5 @@ def test_up_answers_restarts_and_leaves_nothing_behind(tmp_path: Path) -> None:
         process.communicate()
     assert process.returncode == 130
     assert events("stopped")
-    pids = [int(str(event["pid"])) for event in [*events("started"), *events("restarted")]]
-    wait_for(lambda: not any(process_exists(pid) for pid in pids), what="the end of all children")
+    started = [int(str(event["pid"])) for event in [*events("started"), *events("restarted")]]
+    wait_for(lambda: not any(process_exists(pid) for pid in started), what="the end of all children")

@@ -61,30 +61,30 @@ def submit(store: RedisStore, turn_id: str, session_id: str = "s") -> None:
     store.submit(SubmitRequest(session_id=session_id, turn_id=turn_id, input=TurnInput(message="hello")))
 
 
-def begin(store: RedisStore, lane: Lane = Lane.TURN, session_id: str = "s", token: str = "k") -> Grant:
-    grant = store.begin(session_id, lane, token)
+def begin(store: RedisStore, lane: Lane = Lane.TURN, token: str = "k") -> Grant:
+    grant = store.begin("s", lane, token)
     assert isinstance(grant, Grant), grant
     return grant
 
 
-def answered(grant: Grant, token: str = "c", text: str = "hi", line_tokens: int = NEVER_LINE) -> RoundCommit:
+def answered(grant: Grant, token: str = "c", line_tokens: int = NEVER_LINE) -> RoundCommit:
     return RoundCommit(
         round=grant.first_round,
         commit_token=token,
         epoch=grant.snapshot.epoch,
-        entries=(Entry.user("hello"), Entry.assistant(text)),
+        entries=(Entry.user("hello"), Entry.assistant("hi")),
         sizes=(10, 10),
         calibration=1.0,
         line_tokens=line_tokens,
         input_index=0,
-        answer=Answer(text=text),
+        answer=Answer(text="hi"),
     )
 
 
-def answer(store: RedisStore, turn_id: str, session_id: str = "s", **fields: int) -> None:
-    submit(store, turn_id, session_id)
-    grant = begin(store, session_id=session_id, token=f"k-{turn_id}")
-    store.commit(grant, answered(grant, f"c-{turn_id}", **fields))
+def answer(store: RedisStore, turn_id: str, line_tokens: int = NEVER_LINE) -> None:
+    submit(store, turn_id)
+    grant = begin(store, token=f"k-{turn_id}")
+    store.commit(grant, answered(grant, f"c-{turn_id}", line_tokens))
 
 
 def keys_of(store: RedisStore) -> set[str]:
@@ -157,7 +157,7 @@ def test_expired_turns_are_pruned(client: redis.Redis, namespace: str) -> None:
     answer(store, "old")
     wait_for(lambda: store.turn("s", "old") is None)
     submit(store, "new")
-    assert client.zrange(store.keys.of_session("s")[-1], 0, -1) == [b"new"]
+    assert client.zrange(store.keys.own("turns", "s"), 0, -1) == [b"new"]
 
 
 def test_purge_leaves_no_key(store: RedisStore) -> None:
@@ -224,7 +224,7 @@ def test_sessions_come_in_pages(store: RedisStore) -> None:
     ids = {f"s{number}" for number in range(25)} | {"s"}
     for session_id in ids:
         open_session(store, session_id)
-    found = []
+    found: list[str] = []
     for partition in range(store.partition_count):
         cursor, is_first = "", True
         while cursor or is_first:
@@ -247,7 +247,7 @@ def test_counters_say_how_full_sessions_are(store: RedisStore) -> None:
 def test_sweep_pulls_back_what_lies_too_far_ahead(store: RedisStore) -> None:
     """A clock that stood ahead cannot leave a turn undone: no score is further ahead than the longest interval."""
     submit(store, "t")
-    due = store.keys.of_session("s")[0]
+    due = store.keys.shared("due", store.keys.partition("s"))
     store.client.zadd(due, {"turn|s|t": 10**12})
     store.due(store.keys.partition("s"))
     assert store.client.zscore(due, "turn|s|t") == pytest.approx(server_time(store.client) + 300, abs=5)
@@ -262,9 +262,10 @@ def test_waits_do_not_hide_what_lies_too_far_ahead(store: RedisStore) -> None:
         store.close(session_id)
     partition = store.keys.partition("s")
     submit(store, "t")
-    store.client.zadd(store.keys.of_partition(partition)[0], {"turn|s|t": 10**6 + 10**9 * 3})
+    due = store.keys.shared("due", partition)
+    store.client.zadd(due, {"turn|s|t": 10**12})
     assert store.due(partition, limit=1) == []
-    assert store.client.zscore(store.keys.of_partition(partition)[0], "turn|s|t") < 10**9 * 3
+    assert store.client.zscore(due, "turn|s|t") < 10**12
 
 
 # Scripts
@@ -355,8 +356,7 @@ def test_errors_are_translated_once(error: redis.RedisError, expected: type[Stor
 
 def test_connections_are_bounded(valkey_url: str, namespace: str) -> None:
     """Many threads share few connections: one that finds none free waits for one."""
-    reader = client_for(valkey_url, connections=3)
-    store = RedisStore(reader, namespace=namespace)
+    store = RedisStore(client_for(valkey_url, connections=3), namespace=namespace)
     open_session(store)
     failures: list[BaseException] = []
 
@@ -373,7 +373,7 @@ def test_connections_are_bounded(valkey_url: str, namespace: str) -> None:
     for thread in threads:
         thread.join()
     assert not failures
-    assert len(reader.connection_pool._connections) <= 3
+    assert len(store.client.connection_pool._connections) <= 3
     store.close_connections()
 
 
@@ -432,7 +432,7 @@ def assert_swept_for(store: RedisStore, interval: float) -> None:
         return before if store.due(0) else 0.0
 
     before = wait_for(swept)
-    at = store.client.zscore(store.keys.of_partition(0)[0], "turn|s|t")
+    at = store.client.zscore(store.keys.shared("due", 0), "turn|s|t")
     assert at - server_time(store.client) <= interval <= at - before + 1e-6
 
 

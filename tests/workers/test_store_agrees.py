@@ -19,7 +19,7 @@ from sessionlib.entries import Entry
 from sessionlib.errors import SessionError
 from sessionlib.layout import Record
 from sessionlib.providers.contract import CallRequest, ModelReply
-from sessionlib.steps import ToolOutput
+from sessionlib.steps import EffectResult, ToolOutput
 from sessionlib.stores.contract import (
     Adoption,
     AgentRef,
@@ -231,8 +231,8 @@ class Walk:
     def is_current(self, grant: Grant) -> bool:
         """Whether a grant's token is still its lane's."""
         head = self.rules.world.box(grant.session_id).head
-        hold = head and (head.hold if grant.lane is Lane.TURN else head.rotation and head.rotation.hold)
-        return bool(hold) and hold.token == grant.token
+        holder = head if head is None or grant.lane is Lane.TURN else head.rotation
+        return holder is not None and holder.hold.token == grant.token
 
     def with_grant(self, name: str, session_id: str, operation: Callable[[SessionStore, Grant], Any]) -> None:
         grant = self.grant(session_id, self.random.choice([Lane.TURN, Lane.TURN, Lane.ROTATION]))
@@ -241,9 +241,8 @@ class Walk:
             self.both(name, grant.of_rules.session_id, lambda store, of: operation(store, of(grant)))
 
     def save_step(self, session_id: str) -> None:
-        result = self.random.choice(
-            [ToolOutput("done"), ModelReply(text="hm", calls=(CallRequest(call_id="c", name="n", arguments="{"),))]
-        )
+        reply = ModelReply(text="hm", calls=(CallRequest(call_id="c", name="n", arguments="{"),))
+        result: EffectResult = ToolOutput("done") if self.maybe(0.5) else reply
         position, name = self.random.randrange(5), self.new("tool:0:")
         self.with_grant("save_step", session_id, lambda store, grant: store.save_step(grant, position, name, result))
 

@@ -51,6 +51,7 @@ def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
 
 
 def observe(settings: Settings, roles: Sequence[Role], deadline_seconds: float) -> Observations:
+    """What health is judged from. Raises StoreUnavailable."""
     from workers import probes
 
     return probes.observe(settings, roles, deadline_seconds)
@@ -91,7 +92,11 @@ class Call:
         """Print what the command found: one JSON document, or for people each of *human*."""
         if self.as_json:
             sys.stdout.write(json_document(document) + "\n")
-            return
+        else:
+            self.show(*human)
+
+    def show(self, *human: RenderableType) -> None:
+        """Print for people: text as it is but for what steers a terminal, the rest as rich renders it."""
         for part in human:
             if isinstance(part, str):
                 sys.stdout.write(printable(part) + "\n")

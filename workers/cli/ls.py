@@ -52,7 +52,7 @@ def list_sessions(
 
         call.answer({"sessions": [session_figures(view, budgets) for view, budgets in listed], "after": cursor or None})
         return
-    call.answer(None, session_table(listed, time.time()))
+    call.show(session_table(listed, time.time()))
     if not listed:
         call.say("no sessions")
     if cursor:

@@ -71,7 +71,7 @@ def send(
     session = call.sessions.open(session_id, agent) if agent else call.session(session_id)
     turn = session.submit(text, results=given, turn_id=turn_id, busy=busy)
     call.say(f"turn {turn.turn_id}")
-    listener = call_event(call) if events else call_progress(call)
+    listener = event_printer(call) if events else progress_teller(call)
     with _left_running(call, session, turn):
         reply = answered(turn, listener, timeout_seconds)
     _print_reply(call, reply, as_event=events)
@@ -104,14 +104,14 @@ def _read_results(pairs: Sequence[str]) -> Mapping[str, str] | None:
     return results or None
 
 
-def call_event(call: Call) -> Listener:
+def event_printer(call: Call) -> Listener:
     """Prints events as they come."""
     from workers.cli.figures import event_figures
 
     return lambda event: call.event(event_figures(event), f"{event.kind} {progress_text(event)}".rstrip())
 
 
-def call_progress(call: Call) -> Listener:
+def progress_teller(call: Call) -> Listener:
     """Tells of events as they come; pieces of the answer are not shown before it is whole."""
 
     def tell(event: Event) -> None:
@@ -183,6 +183,6 @@ def _print_reply(call: Call, reply: Reply, *, as_event: bool) -> None:
     elif call.as_json:
         call.answer(reply_figures(reply))
     elif sys.stdout.isatty():
-        call.answer(None, reply.text)
+        call.show(reply.text)
     else:
         sys.stdout.write(reply.text + "\n")

@@ -63,15 +63,15 @@ def _show_session(call: Call, session_id: str, with_text: bool) -> None:
         }
         call.answer(document)
         return
-    call.answer(None, drawing.heading(view), "", drawing.tier_table(layout), "")
+    call.show(drawing.heading(view), "", drawing.tier_table(layout), "")
     if budgets:
-        call.answer(None, drawing.fill_text(layout, budgets), "")
-    call.answer(None, drawing.why(view, budgets))
+        call.show(drawing.fill_text(layout, budgets), "")
+    call.show(drawing.why(view, budgets))
     if rotated:
-        call.answer(None, drawing.rotation_text(rotated, time.time()))
-    call.answer(None, *drawing.notes(view))
+        call.show(drawing.rotation_text(rotated, time.time()))
+    call.show(*drawing.notes(view))
     if with_text:
-        call.answer(None, "", drawing.text_of(layout))
+        call.show("", drawing.text_of(layout))
 
 
 def whole_audit(store: SessionStore, session_id: str) -> list[Event]:

@@ -139,6 +139,8 @@ def _tell(call: Call, event: str, **figures: Any) -> None:
 def _tell_how(call: Call, settings: Settings, directory: Path) -> None:
     """What to type in another terminal."""
     given = settings.environment()
+    if (agents := Path(settings.agents)).is_file():
+        given["SESSIONLIB_AGENTS"] = str(agents.resolve())
     names = ["SESSIONLIB_PARTITIONS", "SESSIONLIB_NAMESPACE", "SESSIONLIB_AGENTS"]
     if not call.settings.is_store_given:  # whoever named a store knows its URL, which may hold a password
         names.insert(0, "SESSIONLIB_STORE_URL")

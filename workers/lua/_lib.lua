@@ -113,11 +113,11 @@ end
 
 local function count(counter, amount) call("HINCRBY", COUNTERS, counter, amount) end
 
--- How full a session is, in tenths of its rotation line, 10 from the line on: one counter a band.
 local function conversation_tokens(head)
   return number(head, "live_tokens") + number(head, "record_tokens") + number(head, "carried_tokens")
 end
 
+-- How full a session is, in tenths of its rotation line, 10 from the line on: one counter a band.
 local function count_fill(head, line_tokens)
   local band = 10
   if line_tokens > 0 then band = math.min(10, math.floor(10 * conversation_tokens(head) / line_tokens)) end

@@ -1,0 +1,104 @@
+"""SIGKILL of the server under load: what it acknowledged is still there, and the workers go on by themselves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sessionlib.errors import AnswerTimeout, StoreUnavailable
+from tests.crash.checks import Kills, echoed, require_answered_once, require_history
+from tests.crash.cluster import Cluster
+from tests.crash.conftest import Report
+from tests.waiting import wait_for
+from workers.client import ClientSession
+
+pytestmark = pytest.mark.crash
+
+SESSIONS = 8
+KILLS = 5
+TURNS_BETWEEN = 24
+"""Turns answered from one kill to the next, over all sessions."""
+PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster whose server may be killed."""
+    with Cluster(tmp_path, fronts=2, backgrounds=1) as running:
+        yield running
+
+
+class Caller(threading.Thread):
+    """Sends one turn after the other; asks again with the same turn id when the store was away."""
+
+    def __init__(self, session: ClientSession) -> None:
+        super().__init__(name=session.session_id, daemon=True)
+        self.session = session
+        self.stopped = threading.Event()
+        self.answered: list[str] = []
+        """Messages of the turns whose answer this caller has in hand."""
+        self.retry_count = 0
+        self.fault: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.stopped.is_set():
+                number = len(self.answered)
+                message = f"message {number} of {self.session.session_id} " + "one more fact. " * 40
+                self.send(message, f"t{number}")
+                self.answered.append(message)
+        except Exception as exc:  # noqa: BLE001 - shown by the test
+            self.fault = exc
+
+    def send(self, message: str, turn_id: str) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                self.session.send(message, turn_id=turn_id, timeout_seconds=PATIENCE_SECONDS)
+                return
+            except (StoreUnavailable, AnswerTimeout):
+                self.retry_count += 1
+                if time.monotonic() > deadline:
+                    raise
+
+
+def test_server_killed_under_load_loses_nothing_acknowledged(
+    own_cluster: Cluster, kills: Kills, figure: Report
+) -> None:
+    """Five kills: workers keep their process ids and their work, callers get answers or may ask again."""
+    cluster = own_cluster
+    pids = [cluster.pid(name) for name in (*cluster.fronts, *cluster.backgrounds)]
+    callers = [Caller(cluster.sessions.open(f"caller-{number}", "talker")) for number in range(SESSIONS)]
+    ids = [caller.session.session_id for caller in callers]
+    for caller in callers:
+        caller.start()
+
+    def answered() -> int:
+        assert not (faults := [caller.fault for caller in callers if caller.fault]), faults
+        return sum(len(caller.answered) for caller in callers)
+
+    gaps = []
+    for _ in range(KILLS):
+        goal = answered() + TURNS_BETWEEN
+        wait_for(lambda goal=goal: answered() >= goal, PATIENCE_SECONDS, "turns to be answered")  # type: ignore[misc]
+        kill = kills.add(cluster.kill_server(ids))
+        before = answered()
+        wait_for(lambda before=before: answered() > before, PATIENCE_SECONDS, "the first answer")  # type: ignore[misc]
+        gaps.append(time.time() - kill.at)
+    for caller in callers:
+        caller.stopped.set()
+    for caller in callers:
+        caller.join(PATIENCE_SECONDS)
+        assert caller.fault is None, kills
+
+    for caller in callers:
+        session_id, turn_ids = caller.session.session_id, [f"t{number}" for number in range(len(caller.answered))]
+        require_answered_once(cluster.store, session_id, turn_ids, kills)
+        require_history(cluster.store, session_id, echoed(caller.answered), kills)
+    assert [cluster.pid(name) for name in (*cluster.fronts, *cluster.backgrounds)] == pids, "a worker was restarted"
+    retries = sum(caller.retry_count for caller in callers)
+    figure(f"{answered()} turns through {KILLS} kills, next answer after at most {max(gaps):.2f} s, {retries} retries")
