@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from sessionlib.agent import Agent
@@ -14,6 +14,7 @@ from sessionlib.layout import Layout
 from sessionlib.projection import Projection, sent_size
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape
 from sessionlib.repair import no_result
+from sessionlib.replies import recordable
 from sessionlib.steps import ModelCall, Steps, ToolOutput, ToolRun, model_step
 from sessionlib.stores.contract import Answer, Grant, Handle, RoundCommit, Snapshot, Trim
 from sessionlib.tokens import Counter, Usage, calibrated
@@ -152,7 +153,7 @@ def play_round(view: RoundView) -> Steps[RoundOutcome]:
     """
     asked = yield from _ask(view)
     first_seq = view.snapshot.layout.live.next_seq + len(view.pending)
-    reply = _clean(asked.reply, first_seq, _call_ids(view.snapshot.layout))
+    reply = recordable(asked.reply, first_seq, _call_ids(view.snapshot.layout))
     results: list[Entry] = []
     unknown: list[CallRequest] = []
     for call in reply.calls:
@@ -293,31 +294,6 @@ def _new_handle(view: RoundView, asked: _Asked, reply: ModelReply) -> Handle | N
         trim=asked.trim,
         provider=view.agent.provider,
     )
-
-
-def _clean(reply: ModelReply, first_seq: int, taken: set[str]) -> ModelReply:
-    """A reply that can be recorded: encodable text, and calls whose ids are unique among those in the window.
-
-    Some models number their calls anew in each answer, or give no ids at all. A new id is made of the entry's sequence
-    number, so a round that runs again makes the same.
-    """
-    text = encodable(reply.text)
-    offset = first_seq + (1 if text else 0)
-    calls = []
-    for position, call in enumerate(reply.calls):
-        call_id = _unique(encodable(call.call_id).strip(), offset + position, taken)
-        taken.add(call_id)
-        calls.append(CallRequest(call_id=call_id, name=encodable(call.name), arguments=encodable(call.arguments)))
-    return replace(reply, text=text, calls=tuple(calls))
-
-
-def _unique(call_id: str, seq: int, taken: set[str]) -> str:
-    if call_id and call_id not in taken:
-        return call_id
-    made = f"{call_id or 'call'}_{seq}"
-    while made in taken:
-        made += "_"
-    return made
 
 
 def _call_ids(layout: Layout) -> set[str]:

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 
+from billiard import active_children
 from celery import signals
 
 from workers.parts import parts
@@ -30,8 +31,9 @@ def _finish_in_time(**_: object) -> None:
 
 
 def _give_back() -> None:
-    """Release what this process holds and end it. A prefork parent holds nothing; its children's leases run out."""
+    """Release what this process holds, and end it with its pool; leases of prefork children run out by themselves."""
     count = parts().leases.release_all()
-    if count:
-        log.warning("grace time over, work given back", extra={"count": count})
-        os._exit(0)
+    log.warning("grace time over", extra={"given_back": count})
+    for child in active_children():
+        child.terminate()
+    os._exit(0)

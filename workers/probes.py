@@ -39,12 +39,13 @@ def observe(settings: Settings, roles: Sequence[Role], deadline_seconds: float) 
 
     Nothing of any session is changed, and no message is left where no worker takes it.
     """
+    worker_roles = [role for role in roles if role in QUEUES]
     store = RedisStore.connect(settings)
     try:
-        servers, waiting = server_figures(store), tuple(waiting_work(store))
+        servers = server_figures(store)
+        waiting = tuple(waiting_work(store)) if worker_roles else ()
     finally:
         store.close_connections()
-    worker_roles = [role for role in roles if role in QUEUES]
     watched: Mapping[Role, Watched] = {}
     broker_error = ""
     try:
@@ -91,12 +92,15 @@ def waiting_work(store: RedisStore) -> list[Waiting]:
     by_session: dict[str, list[_Member]] = {}
     for member in sorted(members, key=lambda member: member.seconds, reverse=True):
         by_session.setdefault(member.session_id, []).append(member)
-    return [
-        Waiting(kind=member.kind, session_id=session_id, seconds=member.seconds)
-        for session_id in islice(by_session, SESSIONS_LOOKED_AT)
-        for member in by_session[session_id]
-        if member.work_id in ready_work(store, session_id)
-    ]
+    waiting: list[Waiting] = []
+    for session_id in islice(by_session, SESSIONS_LOOKED_AT):
+        ready = ready_work(store, session_id)
+        waiting += [
+            Waiting(kind=member.kind, session_id=session_id, seconds=member.seconds)
+            for member in by_session[session_id]
+            if member.work_id in ready
+        ]
+    return waiting
 
 
 def _server_seconds(store: RedisStore) -> float:

@@ -169,14 +169,25 @@ def test_answered_calls_are_due_no_more(make_arena: MakeArena) -> None:
     assert arena.sweep() == []
 
 
-def test_open_calls_that_waited_too_long_are_closed(waiting: Arena) -> None:
+def test_open_calls_that_waited_too_long_are_closed(make_arena: MakeArena) -> None:
     """The message that waited is due and is told why; nothing is due for the calls any more. Twice is once."""
-    waiting.submit("t2")
-    waiting.sweep()
+    arena = make_arena(sweep_first_seconds=0.1, sweep_last_seconds=0.1)
+    arena.open()
+    arena.submit("t1", open_calls_seconds=0.05)
+    arena.finish(arena.begin(), "c1")
+    arena.submit("t2")
     for _ in range(2):
-        waiting.store.close_open_calls(SESSION)
-    assert [(item.kind, item.id) for item in waiting.sweep()] == [(DueKind.TURN, "t2")]
-    assert waiting.begin().snapshot.abandoned == "timeout"
+        arena.store.close_open_calls(SESSION)
+    arena.advance(0.15)
+    assert [(item.kind, item.id) for item in arena.sweep()] == [(DueKind.TURN, "t2")]
+    assert arena.begin().snapshot.abandoned == "timeout"
+
+
+def test_message_behind_closed_calls_is_due_at_once(waiting: Arena) -> None:
+    """It need not wait for its next sweep."""
+    waiting.submit("t2")
+    waiting.store.close_open_calls(SESSION)
+    assert waiting.swept(DueKind.TURN) == ["t2"]
 
 
 def test_results_that_came_in_time_are_not_timed_out(waiting: Arena) -> None:

@@ -135,12 +135,23 @@ def test_t12_stale_rotation_changes_nothing(arena: Arena, stale: dict[str, Any])
     """What the store no longer has cannot be replaced: nothing is adopted, and the rotation ends."""
     arena.answer("t1")
     before = arena.store.snapshot(SESSION)
-    adopted = arena.rotate(2, "test", **stale)
+    adopted = arena.rotate(1, "test", **stale)
     assert (adopted.is_adopted, adopted.epoch) == (False, 0)
     assert arena.store.snapshot(SESSION) == before
     assert arena.store.chunks(SESSION) == []
     assert "rotation_stale" in arena.audit_kinds()
     assert arena.try_begin(Lane.ROTATION) is Refusal.NOTHING
+
+
+@pytest.mark.parametrize("seen", [{}, {"tail_seq": 0, "tail_token": ""}], ids=["some", "nothing"])
+def test_t12_what_the_rotation_did_not_see_cannot_leave(arena: Arena, seen: dict[str, Any]) -> None:
+    """Entries after the newest that it saw are not consolidated: they stay."""
+    arena.answer("t1")
+    arena.store.request_rotation(SESSION, "test")
+    grant = arena.begin(Lane.ROTATION)
+    arena.answer("t2")
+    assert not arena.store.adopt(grant, arena.adoption(grant, 2, dropped_count=4, **seen)).is_adopted
+    assert len(arena.store.snapshot(SESSION).layout.live) == 4
 
 
 def test_stale_rotation_is_requested_again_at_the_line(arena: Arena) -> None:
@@ -249,6 +260,17 @@ def test_outcome_comes_with_the_next_answer(arena: Arena) -> None:
     assert after.rotations == ()
 
 
+def test_outcomes_for_the_next_answer_are_bounded(arena: Arena) -> None:
+    """A session that rotates while nobody asks keeps the newest twenty."""
+    arena.answer("t1")
+    for _ in range(22):
+        arena.rotate(0)
+    arena.answer("t2")
+    view = arena.store.turn(SESSION, "t2")
+    assert view is not None
+    assert [outcome["epoch"] for outcome in view.rotations] == list(range(3, 23))
+
+
 def test_outcome_goes_to_the_audit(arena: Arena) -> None:
     """As figures, for `watch` and the operator."""
     arena.answer("t1")
@@ -281,6 +303,26 @@ def test_no_gain_twice_running_backs_off(make_arena: MakeArena) -> None:
     assert arena.answer("t2", line_tokens=1).rotation_id is None
     arena.advance(1.05)
     assert arena.answer("t3", line_tokens=1).rotation_id is not None
+
+
+def test_no_gain_reported_by_the_worker_counts_alike(arena: Arena) -> None:
+    """A rotation that was given up because it would free nothing is one that freed nothing."""
+    states = []
+    for _ in range(2):
+        arena.store.request_rotation(SESSION, "test")
+        arena.store.fail(arena.begin(Lane.ROTATION), "no_gain", "nothing to free")
+        states.append(arena.store.view(SESSION).rotation_state)
+    assert states == ["", "backing off: no_gain"]
+
+
+def test_gain_resets_the_count_of_no_gain(arena: Arena) -> None:
+    """Only rotations without gain one after the other count."""
+    arena.answer("t1")
+    for _ in range(2):
+        arena.store.request_rotation(SESSION, "test")
+        arena.store.fail(arena.begin(Lane.ROTATION), "no_gain", "nothing to free")
+        arena.rotate(1)
+    assert arena.store.view(SESSION).rotation_state == ""
 
 
 def test_request_ignores_the_back_off(arena: Arena) -> None:

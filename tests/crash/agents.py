@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
 
+import httpx
+
 from sessionlib.agent import Agent, ConsolidationWorkload
-from sessionlib.policies.log_merge import LogMerge
 from sessionlib.providers.chat_completions import ChatCompletions
 from sessionlib.testing.fake_provider import SUMMARIZER_MODEL
 from sessionlib.tools.declaration import ToolContext
@@ -58,6 +60,22 @@ def _provider() -> ChatCompletions:
     return ChatCompletions(os.environ[PROVIDER_VARIABLE])
 
 
+def _quoting_answer(request: httpx.Request) -> httpx.Response:
+    """What gateways do at their worst: repeat what they were sent, in an error, in half a page, in an exception."""
+    said = str(json.loads(request.content)["messages"][-1]["content"])
+    if "explode" in said:
+        raise ValueError(said)
+    if "garbage" in said:
+        return httpx.Response(200, text=f"<html>{said}")
+    status = 503 if "overloaded" in said else 400
+    return httpx.Response(status, json={"error": {"message": f"cannot read {said}", "type": said, "code": said}})
+
+
+def _quoting() -> ChatCompletions:
+    transport = httpx.MockTransport(_quoting_answer)
+    return ChatCompletions("http://gateway.invalid/v1", build_client=lambda: httpx.Client(transport=transport))
+
+
 SUMMARIZED = ConsolidationWorkload(summarizer="model", model=SUMMARIZER_MODEL)
 
 AGENTS = [
@@ -76,8 +94,21 @@ AGENTS = [
         window_tokens=8_000,
         counter="o200k_base",
         tools=(wait_at_gate, break_down),  # type: ignore[arg-type]
-        policy=LogMerge(),
         consolidation=SUMMARIZED,
     ),
+    Agent(
+        name="quoted",
+        provider="quoting",
+        model="m",
+        window_tokens=8_000,
+        counter="o200k_base",
+    ),
+    Agent(
+        name="chunked",
+        model="m",
+        window_tokens=8_000,
+        counter="o200k_base",
+        consolidation=SUMMARIZED.model_copy(update={"window_tokens": 2_000}),
+    ),
 ]
-PROVIDERS = {"default": _provider}
+PROVIDERS = {"default": _provider, "quoting": _quoting}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,15 @@ from workers.supervisor import Command, Role, Supervisor, worker_command
 
 LEASE_SECONDS = 1.0
 SWEEP_SECONDS = 0.2
+GRACE_SECONDS = 2.0
+SETTINGS: Mapping[str, Any] = {
+    "lease_seconds": LEASE_SECONDS,
+    "sweep_seconds": SWEEP_SECONDS,
+    "grace_seconds": GRACE_SECONDS,
+    "turns_concurrency": 16,
+    "rotations_concurrency": 2,
+}
+"""Everything quicker than by default, so that a test need not wait."""
 START_SECONDS = 60.0
 """A worker is ready about two seconds after its start; a loaded machine takes longer."""
 ROOT = Path(__file__).parents[2]
@@ -48,14 +58,14 @@ class Kill:
 class Cluster:
     """Server, provider, front and background workers with short leases. A context manager."""
 
-    def __init__(self, directory: Path, *, fronts: int = 3, backgrounds: int = 2, **settings: Any) -> None:
+    def __init__(self, directory: Path, *, fronts: int = 3, backgrounds: int = 2, over_tcp: bool = False, **settings: Any) -> None:
         self.directory = directory
         self.fronts = [f"front-{number}" for number in range(1, fronts + 1)]
         self.backgrounds = [f"background-{number}" for number in range(1, backgrounds + 1)]
-        self.server = EmbeddedServer(directory / "data")
+        self.server = EmbeddedServer(directory / "data", over_tcp=over_tcp)
         self.provider = ProviderProcess(directory)
         self.supervisor = Supervisor()
-        self._given = {"turns_concurrency": 16, "rotations_concurrency": 2, "grace_seconds": 5.0} | settings
+        self._given = {**SETTINGS, **settings}
         self._stack = ExitStack()
         self._log_starts: dict[str, int] = {}
 
@@ -63,8 +73,7 @@ class Cluster:
         with ExitStack() as stack:
             stack.enter_context(self.server)
             stack.enter_context(self.provider)
-            short = {"lease_seconds": LEASE_SECONDS, "sweep_seconds": SWEEP_SECONDS}
-            settings = Settings.read(agents=agents.__file__, **short, **self._given)
+            settings = Settings.read(agents=agents.__file__, **self._given)
             self.settings = settings.for_embedded(self.server.url)
             self.sessions = Sessions.connect(settings=self.settings)
             stack.callback(self.sessions.connection.hints.close)
@@ -91,17 +100,16 @@ class Cluster:
     def command(self, name: str) -> Command:
         """A worker of the role that *name* begins with."""
         role = cast(Role, name.partition("-")[0])
-        environment = self.settings.environment() | {
+        arguments = worker_command(role, self.settings, name)
+        return Command(name=name, arguments=arguments, environment=self.environment(), output=self.log_path(name))
+
+    def environment(self) -> dict[str, str]:
+        """For a process that belongs to the cluster."""
+        return self.settings.environment() | {
             "PYTHONPATH": str(ROOT),
             agents.PROVIDER_VARIABLE: self.provider.base_url,
             agents.DIRECTORY_VARIABLE: str(self.directory),
         }
-        return Command(
-            name=name,
-            arguments=worker_command(role, self.settings, name),
-            environment=environment,
-            output=self.log_path(name),
-        )
 
     def log_path(self, name: str) -> Path:
         return self.directory / f"{name}.log"
@@ -134,6 +142,13 @@ class Cluster:
         self.supervisor.kill(name)
         return Kill(name=name, at=killed_at, in_flight=in_flight)
 
+    def terminate(self, name: str) -> None:
+        """SIGTERM to a worker, as a deploy sends it. The supervisor starts another."""
+        pid = self.pid(name)
+        assert pid is not None, f"{name} does not run"
+        self._log_starts[name] = len(self.log_path(name).read_text())
+        os.kill(pid, signal.SIGTERM)
+
     def kill_server(self, session_ids: Iterable[str] = ()) -> Kill:
         """SIGKILL the server and start it again on the same data."""
         in_flight = tuple(self.in_flight(session_ids))
@@ -149,7 +164,7 @@ class Cluster:
             if view.running and self._is_run_by(worker, session_id, "turn_id"):
                 yield f"{session_id}/{view.running}/{self._open_step(session_id, view.running)}"
             if view.rotation_state == "running" and self._is_run_by(worker, session_id, "rotation_id"):
-                saved = len(self._saved_steps(session_id, Lane.ROTATION))
+                saved = self.saved_count(session_id, Lane.ROTATION)
                 yield f"{session_id}/{view.rotation_id}/consolidation after {saved} saved"
 
     def _is_run_by(self, worker: str, session_id: str, kind: str) -> bool:
@@ -161,6 +176,10 @@ class Cluster:
         saved = self._saved_steps(session_id, Lane.TURN)
         round = turn.round_count if turn else 0
         return f"tool:{round} after {len(saved) - 1} saved" if saved else f"model:{round}"
+
+    def saved_count(self, session_id: str, lane: Lane) -> int:
+        """How many steps of a lane's present work are saved."""
+        return len(self._saved_steps(session_id, lane))
 
     def _saved_steps(self, session_id: str, lane: Lane) -> list[str]:
         key = next(key for key in self.store.keys.of_session(session_id) if f"steps:{lane}:" in key)

@@ -11,7 +11,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-CAPTURE_SECONDS = 0.5
+RECONNECT_SECONDS = 0.2
 WORKING = frozenset({"model", "tool", "consolidation"})
 """Phases that only the worker shows that holds the lane."""
 
@@ -37,11 +37,13 @@ class Watcher:
         self.is_listening = threading.Event()
         self._phases: dict[tuple[str, str], Phase] = {}
         self.events: list[dict[str, Any]] = []
+        self._receiver: Any = None
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         self._stopped.set()
+        self._receiver.should_stop = True
         self._thread.join()
 
     def phase(self, session_id: str, kind: str = "turn_id") -> Phase | None:
@@ -56,12 +58,10 @@ class Watcher:
     def _run(self) -> None:
         while not self._stopped.is_set():
             with suppress(OperationalError, RedisError, OSError), self._app.connection_for_read() as connection:
-                receiver = self._app.events.Receiver(connection, handlers={"*": self._take})
+                self._receiver = self._app.events.Receiver(connection, handlers={"*": self._take})
                 self.is_listening.set()
-                while not self._stopped.is_set():
-                    with suppress(TimeoutError):
-                        receiver.capture(limit=None, timeout=CAPTURE_SECONDS, wakeup=False)
-            self._stopped.wait(CAPTURE_SECONDS)
+                self._receiver.capture(limit=None, timeout=None, wakeup=False)
+            self._stopped.wait(RECONNECT_SECONDS)
 
     def _take(self, event: dict[str, Any]) -> None:
         with self._lock:

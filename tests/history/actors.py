@@ -44,7 +44,7 @@ class Run:
     """A recorder of a SessionStore."""
     sessions: tuple[str, ...]
     seed: int
-    wanted_calls: int
+    operation_count: int
     let_leases_pass: Callable[[], None]
     """Makes leases of now lapse: at once where the clock is ours."""
     errors: list[BaseException] = field(default_factory=list)
@@ -73,18 +73,19 @@ class Run:
 
     def _repeat(self, body: Callable[[Run, random.Random], None], dice: random.Random) -> None:
         try:
-            while self.store.count < self.wanted_calls and not self.errors:
+            while self.store.operation_count < self.operation_count and not self.errors:
                 body(self, dice)
         except BaseException as exc:  # noqa: BLE001 - reported by the thread that waits
             self.errors.append(exc)
 
     def _finish(self) -> None:
-        """Without further mishap: every turn and rotation to its end, then one last look at everything."""
+        """Without further mishap: every turn to its end, then one last look at everything."""
         self.let_leases_pass()
         for session_id in self.sessions:
-            for lane, work in ((Lane.TURN, work_turn), (Lane.ROTATION, work_rotation)):
-                while isinstance(grant := self.store.begin(session_id, lane, self.token()), Grant):
-                    work(self, grant, None)
+            while isinstance(grant := self.store.begin(session_id, Lane.TURN, self.token()), Grant):
+                work_turn(self, grant, None)
+            if isinstance(grant := self.store.begin(session_id, Lane.ROTATION, self.token()), Grant):
+                work_rotation(self, grant, None)
             self.store.snapshot(session_id)
             self.store.view(session_id)
             self.store.chunks(session_id)
@@ -105,7 +106,7 @@ def _call(run: Run, dice: random.Random) -> None:
         run.store.submit(request)
     if dice.random() < 0.15:
         run.store.cancel(session_id, turn_id)
-    while run.store.view(session_id).queued[4:] and run.store.count < run.wanted_calls:
+    while run.store.view(session_id).queued[4:] and run.store.operation_count < run.operation_count:
         _take_turn(run, dice)  # a caller that is ahead of the workers lends a hand
 
 

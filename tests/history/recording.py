@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessionlib.errors import SessionError
-from sessionlib.stores.contract import SessionStore
+from sessionlib.stores.contract import Refusal, SessionStore
+
+WRITES = frozenset(
+    {"submit", "begin", "save_step", "commit", "adopt", "fail", "cancel", "request_rotation", "cancel_rotation"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Recorder:
         self._moments = itertools.count()
         self._lock = threading.Lock()
         self._calls: list[Call] = []
+        self._operation_count = 0
 
     @property
     def calls(self) -> list[Call]:
@@ -43,9 +48,9 @@ class Recorder:
             return list(self._calls)
 
     @property
-    def count(self) -> int:
-        """Calls so far."""
-        return len(self._calls)
+    def operation_count(self) -> int:
+        """Calls so far that were to change something: reads, sweeps and refused begins not counted."""
+        return self._operation_count
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         run = getattr(self._store, method)
@@ -65,6 +70,7 @@ class Recorder:
     def _keep(self, call: Call) -> None:
         with self._lock:
             self._calls.append(call)
+            self._operation_count += call.method in WRITES and not isinstance(call.answer, Refusal)
 
 
 class OneAtATime:

@@ -17,10 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.samples import KINDS, fit_samples, fresh_samples
+from sessionlib.agent import Agent
 from sessionlib.counters import COUNTER_NAMES, PIECE_CHARACTERS, ExactCounter, counter_named, pieces
 from sessionlib.entries import Entry, EntryKind
 from sessionlib.errors import InvalidInput
-from sessionlib.providers.contract import ToolDeclaration
+from sessionlib.providers.chat_completions import serialised
+from sessionlib.providers.contract import ModelRequest, ToolDeclaration
 from sessionlib.tokens import CharactersCounter, Counter, Usage, calibrated, message_json
 
 DATA = Path(os.environ.get("SESSIONLIB_DATA") or Path(__file__).parents[2].parent / "shared" / "data")
@@ -241,6 +243,38 @@ def test_t83_a_serialised_request_never_takes_more_than_was_counted(name: str, i
         runs = [spoken_entries()[at : at + size] for at in range(0, len(spoken_entries()), max(1, size))]
         for entries in [*runs, spoken_entries()]:
             assert counter.text(serialized_request(entries, is_compact=is_compact)) <= counted(counter, entries)
+
+
+@pytest.mark.parametrize("name", ["o200k_base", "cl100k_base"])
+def test_t83_what_the_adapter_sends_never_takes_more_than_was_counted(name: str) -> None:
+    """The bytes of our own chat-completions request, for an agent with instructions, tools and parameters."""
+
+    def search(query: str, limit: int = 10) -> str:
+        """Find "things".
+
+        By name.
+        """
+        return query * limit
+
+    counter, rng = counter_named(name), random.Random(4)
+    agent = Agent(
+        name="a", model="gpt-4o-2024-08-06", instructions=INSTRUCTIONS, tools=(search,), parameters={"temperature": 0.5}
+    )
+    for size in (0, 1, 2, 5, 20) * 20:
+        entries = tuple(rng.sample(spoken_entries(), size))
+        request = ModelRequest(
+            model=agent.model,
+            instructions=agent.instructions,
+            tools=agent.declarations,
+            parameters=agent.parameters,
+            entries=entries,
+            session_id="s",
+            turn_id="t",
+            step="model:0",
+            timeout_seconds=1.0,
+        )
+        counted_tokens = agent.fixed_tokens(counter) + sum(map(counter.entry, entries))
+        assert counter.text(serialised(request).decode()) <= counted_tokens
 
 
 def test_t83_a_serialised_request_is_counted_with_little_excess() -> None:

@@ -11,11 +11,15 @@ from typer.testing import CliRunner
 
 from sessionlib.agent import Agent
 from sessionlib.errors import ProviderRejected
+from sessionlib.inputs import open_request
 from sessionlib.providers.scripted import ScriptedProvider
 from sessionlib.stores.contract import TurnState
 from tests.workers.commands import Desk
 from workers.cli.app import build_app
+from workers.cli.ls import page
 from workers.health import Observations, ServerFigures, Watched
+from workers.settings import Settings
+from workers.store import RedisStore
 
 
 @pytest.fixture
@@ -189,6 +193,21 @@ def test_pages_of_a_list_have_every_session_once(desk: Desk) -> None:
         pages.append(desk.json("ls", "--limit", "2", "--after", cursor))
     seen = [session["session_id"] for page in pages for session in page["sessions"]]
     assert (seen, len(pages)) == ([f"s{number}" for number in range(5)], 3)
+
+
+def test_pages_go_from_partition_to_partition(valkey_url: str, namespace: str) -> None:
+    """On a real server as well: every session once, however the pages fall."""
+    store = RedisStore.connect(Settings(store_url=valkey_url, namespace=namespace, partitions=4))
+    wanted = {f"s{number}" for number in range(11)}
+    for session_id in wanted:
+        store.open(open_request(session_id, Agent(name="echo", window_tokens=8_000), (), False))
+    seen: list[str] = []
+    cursor = "0:"
+    while cursor:
+        ids, cursor = page(store, cursor, 3)
+        seen += ids
+    store.close_connections()
+    assert (len(seen), set(seen)) == (11, wanted)
 
 
 def test_empty_list_is_said(desk: Desk) -> None:

@@ -42,6 +42,7 @@ def test_every_error_has_advice() -> None:
     assert report_of(errors.StoreUnavailable("gone")).advice == ADVICE[errors.StoreUnavailable]
     assert report_of(errors.HandleForgotten("h")).advice == ADVICE[errors.ProviderError]
     assert "--agents" in report_of(errors.InvalidInput("agent", "x", "is unknown")).advice
+    assert "SESSIONLIB_PARTITIONS" in report_of(errors.InvalidInput("partitions", 64, "must be 1")).advice
 
 
 def test_failed_turn_is_named_by_its_reason() -> None:

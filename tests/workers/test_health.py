@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -121,8 +121,10 @@ def settings(valkey_url: str, namespace: str) -> Settings:
 
 
 @pytest.fixture
-def store(settings: Settings) -> RedisStore:
-    return RedisStore.connect(settings)
+def store(settings: Settings) -> Iterator[RedisStore]:
+    made = RedisStore.connect(settings)
+    yield made
+    made.close_connections()
 
 
 def submitted(store: RedisStore, *turn_ids: str) -> None:
@@ -139,34 +141,31 @@ def test_observed_server_is_as_it_was_started(valkey: EmbeddedServer, settings: 
     assert found.waiting == ()
 
 
-def test_turn_that_nobody_begins_is_seen_waiting(settings: Settings, store: RedisStore) -> None:
+def test_turn_that_nobody_begins_is_seen_waiting(store: RedisStore) -> None:
     """Swept or not, and looking sweeps nothing."""
     submitted(store, "t")
     partition = store.keys.partition("s")
-    wait_for(lambda: probes.observe(settings, ("store",), 1.0).waiting)
+    wait_for(lambda: probes.waiting_work(store))
     assert [item.id for item in wait_for(lambda: store.due(partition))] == ["t"]
-    (waiting,) = wait_for(lambda: probes.observe(settings, ("store",), 1.0).waiting)
+    (waiting,) = wait_for(lambda: probes.waiting_work(store))
     assert (waiting.kind, waiting.session_id) == ("turn", "s")
     assert waiting.seconds > 0
-    store.close_connections()
 
 
-def test_turn_that_was_begun_does_not_wait(settings: Settings, store: RedisStore) -> None:
+def test_turn_that_was_begun_does_not_wait(store: RedisStore) -> None:
     """Its due member stands at the lease's end."""
     submitted(store, "t")
     store.begin("s", Lane.TURN, "token")
-    assert probes.observe(settings, ("store",), 1.0).waiting == ()
-    store.close_connections()
+    assert probes.waiting_work(store) == []
 
 
-def test_turn_behind_another_does_not_wait_for_a_worker(settings: Settings, store: RedisStore) -> None:
+def test_turn_behind_another_does_not_wait_for_a_worker(store: RedisStore) -> None:
     """It is swept, but it could not begin."""
     submitted(store, "t", "behind")
     store.begin("s", Lane.TURN, "token")
     partition = store.keys.partition("s")
     wait_for(lambda: [item.id for item in store.due(partition)] == ["behind"])
-    assert probes.observe(settings, ("store",), 1.0).waiting == ()
-    store.close_connections()
+    assert probes.waiting_work(store) == []
 
 
 def test_without_workers_nothing_is_left_in_the_queues(settings: Settings, store: RedisStore) -> None:
@@ -177,7 +176,6 @@ def test_without_workers_nothing_is_left_in_the_queues(settings: Settings, store
     assert [
         key for key in store.client.scan_iter(f"{settings.namespace}:*") if key.endswith((b"turns", b"rotations"))
     ] == []
-    store.close_connections()
 
 
 def test_broker_that_is_away_is_a_failed_check(settings: Settings) -> None:

@@ -140,18 +140,19 @@ class Walk:
             self.look(session_id)
 
     def look(self, session_id: str) -> None:
-        """Compare all that can be read of a session."""
+        """Compare what can be read of a session; what seldom changes, seldom."""
+        turn_id = self.turn_id()
         self.both("view", session_id, lambda store, of: store.view(session_id))
         self.both("snapshot", session_id, lambda store, of: store.snapshot(session_id))
         self.both("handles", session_id, lambda store, of: store.handles_to_dispose(session_id))
-        self.both("agent", session_id, lambda store, of: store.agent_json(session_id))
         self.both("audit", session_id, lambda store, of: store.audit(session_id))
-        first, last = sorted(self.random.sample(range(1, 40), 2))
-        self.both("chunks", session_id, lambda store, of: store.chunks(session_id, first, last))
-        turn_id = self.turn_id()
         self.both("turn", session_id, lambda store, of: store.turn(session_id, turn_id))
         self.both("events", session_id, lambda store, of: store.events(session_id, turn_id))
-        self.both("sessions", session_id, lambda store, of: store.sessions(0))
+        if self.maybe(0.2):
+            first, last = sorted(self.random.sample(range(1, 40), 2))
+            self.both("chunks", session_id, lambda store, of: store.chunks(session_id, first, last))
+            self.both("agent", session_id, lambda store, of: store.agent_json(session_id))
+            self.both("sessions", session_id, lambda store, of: store.sessions(0))
 
     def turn_id(self) -> str:
         """One of the last few turns, or one that is not there."""
@@ -287,7 +288,7 @@ class Walk:
             input_index=0 if number == 0 and self.maybe(0.8) else -1,
             closes_calls=self.maybe(0.3),
             handle=self.handle() if self.maybe(0.5) else None,
-            trim=Trim(pointers_before_seq=self.random.randrange(4)),
+            trim=Trim(pointers_before_seq=self.random.randrange(3)),
             answer=answer if self.maybe(0.5) else None,
         )
 
@@ -384,12 +385,12 @@ def server(valkey_url: str) -> Iterator[redis.Redis]:
 
 
 @pytest.mark.parametrize("limits", [LASTING, PASSING], ids=["lasting", "passing"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_scripts_agree_with_rules(server: redis.Redis, namespace: str, seed: int, limits: Limits) -> None:
     """On a real server the scripts answer every operation of a random walk as the rules do."""
     scripts = RedisStore(server, namespace=namespace, limits=limits)
     walk = Walk(MemoryStore(limits, time.time), scripts, random.Random(seed))
-    walk.go(400)
+    walk.go(300)
     assert scripts.counters(0).get("unfinished", 0) == walk.rules.world.unfinished
 
 

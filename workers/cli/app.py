@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from workers.cli import cancel, health, ls, purge, rotate, send, show, up, worker
+from workers.cli import cancel, demo, health, ls, purge, replay, rotate, send, show, up, worker
 from workers.cli.faults import EXIT_CODES
 
 HELP = f"""Long agent sessions that outlive their model's context window: start, use and watch them.
 
 \b
 Try it:
+  sessionctl demo                              a long session of its own through real workers
+  sessionctl replay FILE                       the same with a session that you recorded
   sessionctl up --agents my_agents.py          a server, a front and a background worker
   sessionctl send trip-1 "Hello" --agent NAME  open a session and get an answer
   sessionctl show trip-1                       what is in its window, and why it rotates or not
@@ -32,6 +34,6 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    for group in (up, worker, send, ls, show, rotate, cancel, purge, health):
+    for group in (demo, replay, up, worker, send, ls, show, rotate, cancel, purge, health):
         group.register(app)
     return app

@@ -7,7 +7,7 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -157,18 +157,21 @@ _SHARED = {
 }
 
 
-def shared(command: Callable[..., None]) -> Callable[..., None]:
-    """*command* with the common options, which reach it as its first argument; its errors end it with an exit code."""
+def shared(command: Callable[..., None], options: Collection[str] = tuple(_SHARED)) -> Callable[..., None]:
+    """*command* with the common options, which reach it as its first argument; its errors end it with an exit code.
+
+    *options*: which of them it has, where not all make sense.
+    """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
 
     @functools.wraps(command)
     def run(
         context: typer.Context,
         *,
-        store: str | None,
-        agents: str | None,
-        namespace: str | None,
         as_json: bool,
+        store: str | None = None,
+        agents: str | None = None,
+        namespace: str | None = None,
         **own: Any,
     ) -> None:
         tools = context.obj if isinstance(context.obj, Tools) else Tools()
@@ -183,6 +186,7 @@ def shared(command: Callable[..., None]) -> Callable[..., None]:
         *(
             inspect.Parameter(name, keyword, annotation=annotation, default=False if name == "as_json" else None)
             for name, annotation in _SHARED.items()
+            if name in options
         ),
     ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

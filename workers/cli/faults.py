@@ -83,7 +83,7 @@ ADVICE: dict[type[errors.SessionError], str] = {
     errors.StoreError: "upgrade this program if a newer one wrote to the store; else restore a backup",
     errors.AnswerTimeout: "`sessionctl show SESSION --turn ID` asks for it later",
     RotationTimeout: "`sessionctl show SESSION` says how it stands",
-    WorkersNotReady: "the ends of their logs are above; --data DIRECTORY keeps the logs",
+    WorkersNotReady: "their logs say why; --data DIRECTORY (demo, replay: --keep) keeps them",
     errors.TurnFailed: "what was committed of it is kept; send the next turn, or the same input under a new id",
     errors.SessionError: "try again; report it if it comes back",
 }

@@ -74,30 +74,22 @@ def page(store: SessionStore, after: str, limit: int) -> tuple[list[str], str]:
 
 
 def _position(after: str, partition_count: int) -> tuple[int, str]:
-    number, _, cursor = (after or "0:").partition(":")
-    if not (number.isascii() and number.isdigit() and int(number) < partition_count and ":" in (after or ":")):
+    number, colon, cursor = (after or "0:").partition(":")
+    if not (colon and number.isascii() and number.isdigit() and int(number) < partition_count):
         raise InvalidInput("--after", after, "must be a cursor that `ls` named")
     return int(number), cursor
 
 
 def look(sessions: Sessions, session_id: str) -> Listed | None:
-    """A session's figures and its window; None if it was purged in the meantime."""
+    """A session's figures and its window, None for a window that is not known; None if it was purged in the meantime."""
     try:
-        session = sessions.get(session_id)
+        view = sessions.connection.store.view(session_id)
     except UnknownSession:
         return None
-    except StoreCorrupt:
-        return _view(sessions, session_id)
-    view = session.view()
-    return view, window_of(session, view)
-
-
-def _view(sessions: Sessions, session_id: str) -> Listed | None:
-    """A session whose agent this version cannot read: its figures only."""
     try:
-        return sessions.connection.store.view(session_id), None
-    except UnknownSession:
-        return None
+        return view, window_of(sessions.get(session_id), view)
+    except (UnknownSession, StoreCorrupt):
+        return view, None
 
 
 def window_of(session: ClientSession, view: SessionView) -> Budgets | None:

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from pydantic import ValidationError
+
 from sessionlib.agent import Agent, ConsolidationWorkload
+from sessionlib.counters import counter_named
+from sessionlib.entries import Entry
+from sessionlib.errors import InvalidInput
 from sessionlib.policies.log_merge import LogMerge
 from sessionlib.policies.tiers import Tiers
 from sessionlib.providers.chat_completions import ChatCompletions
@@ -19,6 +25,7 @@ from sessionlib.providers.contract import ToolDeclaration
 from sessionlib.recordings import Recording
 from sessionlib.testing.fake_provider import SUMMARIZER_MODEL
 from sessionlib.tools.declaration import Tool, ToolContext
+from sessionlib.window import require_fits
 from workers.replay.provider import fetch
 
 AGENT = "replayed"
@@ -35,20 +42,52 @@ AGENTS, PROVIDERS = parts(Path(__file__).with_name("scene.json"))
 """
 
 
-def write_scene(directory: Path, recording: Recording, url: str, *, window: int, policy: str, summarizer: str) -> Path:
-    """Write the scene and its agents file; the path of the latter. *url*: the fake provider's."""
-    scene = {
-        "url": url,
-        "window_tokens": window,
-        "policy": policy,
-        "summarizer": summarizer,
-        "instructions": recording.instructions,
-        "tools": list(recording.tool_names),
-    }
-    (directory / "scene.json").write_text(json.dumps(scene), encoding="utf-8")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """How a session is replayed."""
+
+    window_tokens: int = 32_000
+    policy: str = "log_merge"
+    summarizer: str = "fake"
+    latency_seconds: float = 0.06
+    """How long the provider takes for an answer."""
+    summary_latency_seconds: float = 0.6
+    """How long it takes for a consolidation: ten times an answer, which would be seen if anybody waited."""
+
+
+def require_playable(recording: Recording, scene: Scene) -> None:
+    """Refuse what cannot be played, before anything starts.
+
+    Raises CannotConverge if the window is too small for the recording's instructions and tools, InputTooLarge for an
+    input that fits no request, InvalidInput for a tool that is named like one of the engine's own.
+    """
+    try:
+        agent = _agent(_document(recording, scene, url=""))
+    except ValidationError as exc:
+        rule = f"must make an agent: {exc.errors(include_url=False, include_input=False)[0]['msg']}"
+        raise InvalidInput(recording.source, ", ".join(recording.tool_names), rule) from None
+    counter = counter_named(agent.counter)
+    for turn in recording.turns:
+        require_fits(Entry.user(turn.input), agent, counter)
+
+
+def write_agents(directory: Path, recording: Recording, scene: Scene, url: str) -> Path:
+    """Write the scene and the agents file that reads it; the path of the latter. *url*: the fake provider's."""
+    (directory / "scene.json").write_text(json.dumps(_document(recording, scene, url)), encoding="utf-8")
     agents = directory / "replay_agents.py"
     agents.write_text(AGENTS_FILE, encoding="utf-8")
     return agents
+
+
+def _document(recording: Recording, scene: Scene, url: str) -> dict[str, Any]:
+    return {
+        "url": url,
+        "window_tokens": scene.window_tokens,
+        "policy": scene.policy,
+        "summarizer": scene.summarizer,
+        "instructions": recording.instructions,
+        "tools": list(recording.tool_names),
+    }
 
 
 def parts(scene_file: Path) -> tuple[Sequence[Agent], dict[str, Callable[[], ChatCompletions]]]:

@@ -159,9 +159,7 @@ class _Player:
 
 def _round(turn_id: str, event: Event) -> PlayedRound:
     data = event.data
-    return PlayedRound(
-        place=Place(turn_id, data["round"]), epoch=data["epoch"], trim=Trim(**data["trim"]), at=event.at
-    )
+    return PlayedRound(place=Place(turn_id, data["round"]), epoch=data["epoch"], trim=Trim(**data["trim"]), at=event.at)
 
 
 def _answer(turn: Turn) -> str | None:

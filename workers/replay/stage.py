@@ -9,15 +9,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sessionlib.errors import InvalidInput
+from sessionlib.recordings import Recording
 from workers import probes
 from workers.app import make_app
 from workers.client import Sessions
 from workers.embedded import EmbeddedServer
-from workers.replay.agents import write_scene
+from workers.replay.agents import Scene, require_playable, write_agents
 from workers.replay.provider import FakeProviderProcess
 from workers.settings import Settings
 from workers.supervisor import Command, Role, Supervisor, worker_command
-from sessionlib.recordings import Recording
 
 LEASE_SECONDS = 3.0
 SWEEP_SECONDS = 0.5
@@ -26,19 +27,6 @@ GRACE_SECONDS = 2.0
 """Nothing that a replay leaves unfinished is worth waiting for."""
 TURNS_CONCURRENCY = 4
 ROLES: tuple[Role, ...] = ("front", "background")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """How a session is replayed."""
-
-    window_tokens: int = 32_000
-    policy: str = "log_merge"
-    summarizer: str = "fake"
-    latency_seconds: float = 0.06
-    """How long the provider takes for an answer."""
-    summary_latency_seconds: float = 0.6
-    """How long it takes for a consolidation: ten times an answer, which would be seen if anybody waited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +55,13 @@ class Stage:
 def staged(recording: Recording, scene: Scene, keep: Path | None = None) -> Iterator[Stage]:
     """Start everything in a temporary directory (or in *keep*, which stays); stop it all, however the block ends.
 
-    Raises StoreUnavailable, ProviderUnavailable, CannotConverge (the window is too small for the recording's tools).
+    Raises what `require_playable` raises, InvalidInput if *keep* is not empty, StoreUnavailable, ProviderUnavailable.
     """
+    require_playable(recording, scene)
     with ExitStack() as stack:
-        directory = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sessionlib-")))
-        directory.mkdir(parents=True, exist_ok=True)
+        directory = _new_directory(keep) if keep else Path(stack.enter_context(_temporary_directory()))
         provider = stack.enter_context(_provider(directory, scene))
-        agents = write_scene(
-            directory,
-            recording,
-            provider.url,
-            window=scene.window_tokens,
-            policy=scene.policy,
-            summarizer=scene.summarizer,
-        )
+        agents = write_agents(directory, recording, scene, provider.url)
         server = stack.enter_context(EmbeddedServer(directory))
         settings = _settings(agents, server.url)
         sessions = Sessions.connect(settings=settings)
@@ -89,6 +70,22 @@ def staged(recording: Recording, scene: Scene, keep: Path | None = None) -> Iter
         for role in ROLES:
             supervisor.start(_worker(role, settings, directory))
         yield Stage(directory, settings, provider, supervisor, sessions)
+
+
+def _temporary_directory() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="sessionlib-")
+
+
+def _new_directory(path: Path) -> Path:
+    """Make *path*. Raises InvalidInput: with a server's older data, the session would be there already."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(path.iterdir())
+    except OSError as exc:
+        raise InvalidInput("directory", str(path), f"must be one that can be made ({type(exc).__name__})") from None
+    if not is_empty:
+        raise InvalidInput("directory", str(path), "must be new, or empty")
+    return path.absolute()
 
 
 def _provider(directory: Path, scene: Scene) -> FakeProviderProcess:

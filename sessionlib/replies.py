@@ -1,0 +1,33 @@
+"""What a model answered, made fit to be history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sessionlib.entries import encodable
+from sessionlib.providers.contract import CallRequest, ModelReply
+
+
+def recordable(reply: ModelReply, first_seq: int, taken: set[str]) -> ModelReply:
+    """*reply* with encodable text, and with calls whose ids are unique and not among *taken*, which they join.
+
+    Some models number their calls anew in each answer, or give no ids at all. A new id is made of the entry's sequence
+    number, so a round that runs again makes the same.
+    """
+    text = encodable(reply.text)
+    offset = first_seq + (1 if text else 0)
+    calls = []
+    for position, call in enumerate(reply.calls):
+        call_id = _unique(encodable(call.call_id).strip(), offset + position, taken)
+        taken.add(call_id)
+        calls.append(CallRequest(call_id=call_id, name=encodable(call.name), arguments=encodable(call.arguments)))
+    return replace(reply, text=text, calls=tuple(calls))
+
+
+def _unique(call_id: str, seq: int, taken: set[str]) -> str:
+    if call_id and call_id not in taken:
+        return call_id
+    made = f"{call_id or 'call'}_{seq}"
+    while made in taken:
+        made += "_"
+    return made

@@ -1,0 +1,71 @@
+"""What was saved before a kill is used after it: replies beside a tool that died, parts of a rotation."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter as Occurrences
+
+import pytest
+
+from sessionlib.entries import Entry
+from sessionlib.stores.contract import Lane
+from tests.crash.checks import Kills, require_answered_once, require_history
+from tests.crash.cluster import Cluster
+from tests.waiting import wait_for
+
+pytestmark = pytest.mark.crash
+
+
+def test_reply_is_not_asked_for_again_when_its_tool_dies(cluster: Cluster, kills: Kills) -> None:
+    """The tool runs again under the same call id; the model call that asked for it was saved and is not repeated."""
+    session_id, gate = "gated", cluster.directory / "gate"
+    arguments = json.dumps({"name": gate.name})
+    call = {"call_id": "call-gate", "name": "wait_at_gate", "arguments": arguments}
+    answers = {f"{session_id}/t/model:0": {"calls": [call]}, f"{session_id}/t/model:1": {"text": "Done."}}
+    cluster.provider.record(session_id, answers)
+    gate.touch()
+    turn = cluster.sessions.open(session_id, "toolman").submit("Pass the gate.", turn_id="t")
+    wait_for(lambda: len(runs(cluster, "call-gate")) == 1, what="the tool to run")
+    phase = wait_for(lambda: cluster.watcher.phase(session_id), what="its worker")
+    kills.add(cluster.kill(phase.worker, [session_id]))
+    wait_for(lambda: len(runs(cluster, "call-gate")) == 2, what="the tool to run again")
+    gate.unlink()
+
+    assert turn.answer(30.0).text == "Done."
+    assert kills.kills[0].in_flight == ("gated/t/tool:0 after 0 saved",)
+    assert cluster.provider.calls(session_id) == 2, str(kills)
+    assert len(set(runs(cluster, "call-gate"))) == 2, "the second run was another process's"
+    require_answered_once(cluster.store, session_id, ["t"], kills)
+    expected = [
+        Entry.user("Pass the gate."),
+        Entry.tool_call("call-gate", arguments, "wait_at_gate"),
+        Entry.tool_result("call-gate", "gate gate passed", "wait_at_gate"),
+        Entry.assistant("Done."),
+    ]
+    require_history(cluster.store, session_id, expected, kills)
+
+
+def test_saved_consolidations_are_not_asked_for_again(cluster: Cluster, kills: Kills) -> None:
+    """A rotation of many chunks goes on from the last saved one: at most the one in flight is paid twice."""
+    session = cluster.sessions.open("in-chunks", "chunked")
+    for number in range(9):
+        session.send(f"message {number} " + f"fact {number} is worth keeping. " * 60, timeout_seconds=30.0)
+    cluster.provider.change(summary_latency_seconds=0.3)
+    before = cluster.provider.report()["consolidation_count"]
+    session.rotate()
+    wait_for(lambda: cluster.saved_count(session.session_id, Lane.ROTATION) >= 2, what="two saved chunks")
+    phase = wait_for(lambda: cluster.watcher.phase(session.session_id, "rotation_id"), what="its worker")
+    kills.add(cluster.kill(phase.worker, [session.session_id]))
+    wait_for(lambda: session.view().epoch == 1, what="the rotation to be adopted")
+
+    asked = cluster.provider.report()["consolidations"][before:]
+    again = {key: count for key, count in Occurrences(call["key"] for call in asked).items() if count > 1}
+    assert len(asked) >= 4, "the rotation was to take several calls"
+    assert sum(again.values()) - len(again) <= 1, f"asked again: {again}\n{kills}"
+
+
+def runs(cluster: Cluster, call_id: str) -> list[str]:
+    """Process ids of the workers that ran a call, in order."""
+    path = cluster.directory / "runs"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [line.split()[1] for line in lines if line.split()[0] == call_id]

@@ -1,0 +1,101 @@
+"""SIGTERM, as a deploy sends it: nothing new is taken, what runs finishes or is given back."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from sessionlib.testing.fake_provider import Kind
+from tests.crash.checks import Kills, echoed, require_answered_once, require_history
+from tests.crash.cluster import GRACE_SECONDS, LEASE_SECONDS, Cluster
+from tests.waiting import wait_for
+from workers.client import ClientSession, Turn
+
+pytestmark = pytest.mark.crash
+
+SESSIONS = 9
+
+
+def submitted(cluster: Cluster, prefix: str) -> tuple[list[ClientSession], list[Turn]]:
+    """Sessions with a turn each, all of them held at the model."""
+    cluster.provider.hold()
+    sessions = [cluster.sessions.open(f"{prefix}-{number}", "talker") for number in range(SESSIONS)]
+    turns = [session.submit("hello", turn_id="t0") for session in sessions]
+    cluster.wait_held_at_model([session.session_id for session in sessions])
+    return sessions, turns
+
+
+def of_worker(cluster: Cluster, sessions: list[ClientSession], worker: str) -> list[str]:
+    """Sessions whose turn a worker runs."""
+    phases = {session.session_id: cluster.watcher.phase(session.session_id) for session in sessions}
+    return [session_id for session_id, phase in phases.items() if phase and phase.worker == worker]
+
+
+def busiest(cluster: Cluster, sessions: list[ClientSession]) -> str:
+    return max(cluster.fronts, key=lambda name: len(of_worker(cluster, sessions, name)))
+
+
+def test_terminated_worker_finishes_what_it_runs_and_takes_nothing_new(cluster: Cluster, kills: Kills) -> None:
+    """Within the grace time its turns are answered by it, asked for once; later turns go to the others."""
+    sessions, turns = submitted(cluster, "finish")
+    name = busiest(cluster, sessions)
+    pid = cluster.pid(name)
+    theirs = of_worker(cluster, sessions, name)
+    cluster.terminate(name)
+    wait_for(lambda: "Warm shutdown" in cluster.log_since(name), what="the worker to take notice")
+    late = [cluster.sessions.open(f"late-{number}", "talker") for number in range(SESSIONS)]
+    turns += [session.submit("hello", turn_id="t0") for session in late]
+    cluster.wait_held_at_model([session.session_id for session in late])
+    assert of_worker(cluster, late, name) == []
+    cluster.provider.release()
+    for turn in turns:
+        turn.answer(30.0)
+    wait_for(lambda: cluster.pid(name) not in (None, pid), what="the worker to be started again")
+    assert cluster.supervisor.child(name).exit_code == 0
+    for session_id in theirs:
+        assert cluster.provider.asked_again(session_id) == {}
+    for session in (*sessions, *late):
+        require_answered_once(cluster.store, session.session_id, ["t0"], kills)
+        require_history(cluster.store, session.session_id, echoed(["hello"]), kills)
+
+
+def test_t103_work_that_outlives_the_grace_time_is_given_back(cluster: Cluster, kills: Kills) -> None:
+    """Another worker goes on at once, without waiting for a lease to run out, and no attempt is counted."""
+    sessions, turns = submitted(cluster, "given-back")
+    name = busiest(cluster, sessions)
+    theirs = of_worker(cluster, sessions, name)
+    terminated_at = time.time()
+    cluster.terminate(name)
+    for session_id in theirs:
+        again = wait_for(
+            lambda session_id=session_id: cluster.started_again_after(session_id, "t0", terminated_at),  # type: ignore[misc]
+            what=f"{session_id} to run again",
+        )
+        assert again - terminated_at >= GRACE_SECONDS - 0.5, "it was given back before the grace time"
+        view = cluster.store.turn(session_id, "t0")
+        assert view is not None
+        assert view.attempt == 1
+    cluster.provider.release()
+    for turn in turns:
+        turn.answer(30.0)
+    for session in sessions:
+        require_answered_once(cluster.store, session.session_id, ["t0"], kills)
+        require_history(cluster.store, session.session_id, echoed(["hello"]), kills)
+
+
+def test_t103_terminated_background_worker_ends_and_its_rotation_goes_on(cluster: Cluster) -> None:
+    """A consolidation that outlives the grace time does not keep the process; another takes the rotation over."""
+    session = cluster.sessions.open("cut-rotation", "talker")
+    for number in range(4):
+        session.send(f"message {number} " + "one more fact. " * 100, timeout_seconds=30.0)
+    cluster.provider.hold(Kind.SUMMARIES)
+    session.rotate()
+    phase = wait_for(lambda: cluster.watcher.phase(session.session_id, "rotation_id"), what="a worker")
+    held = wait_for(lambda: cluster.provider.held(Kind.SUMMARIES), what="the consolidation")
+    pid = cluster.pid(phase.worker)
+    cluster.terminate(phase.worker)
+    wait_for(lambda: cluster.pid(phase.worker) not in (None, pid), GRACE_SECONDS + 10.0, "the worker to end")
+    wait_for(lambda: cluster.provider.held(Kind.SUMMARIES) > held, LEASE_SECONDS + 20.0, "another to ask")
+    cluster.provider.release()
+    wait_for(lambda: session.view().epoch == 1, what="the rotation to be adopted")

@@ -1,0 +1,77 @@
+"""`sessionctl replay`: a recorded session through real workers, and the promises as measured facts."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from workers.cli import playing
+from workers.cli.common import Call, shared
+
+if TYPE_CHECKING:
+    from sessionlib.recordings import Recording
+
+
+def register(app: typer.Typer) -> None:
+    app.command("replay")(shared(replay, playing.OPTIONS))
+
+
+def replay(
+    call: Call,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The recording.", show_default=False)],
+    window: playing.Window = 32_000,
+    policy: playing.Policy = "log_merge",
+    summarizer: playing.Summarizer = "fake",
+    conversation: Annotated[
+        str, typer.Option("--conversation", metavar="ID", help="Which one, where the file holds several.")
+    ] = "",
+    latency_seconds: Annotated[
+        float, typer.Option("--latency", metavar="SECONDS", min=0, help="How long the provider takes for an answer.")
+    ] = 0.06,
+    pause_seconds: Annotated[
+        float, typer.Option("--pace", metavar="SECONDS", min=0, help="Pause between turns.")
+    ] = 0.0,
+    kill: playing.Kills = False,
+    keep: playing.Keep = None,
+) -> None:
+    """Play a recorded session through workers of its own, and report what became of the promises.
+
+    User messages and tool results are the inputs, recorded answers the provider's. Reads OpenAI chat messages (a JSON
+    list, or JSONL), session files of Claude Code, and the data sets that docs/replay.md names; what of a file is
+    skipped is counted and printed. Needs no server and no key: all that runs is started here, and stopped again.
+
+    \b
+    Examples:
+      sessionctl replay chat.jsonl
+      sessionctl replay ~/.claude/projects/my-project/SESSION.jsonl --window 64000
+      sessionctl replay chat.json --policy tiers --summarizer extractive --json
+      sessionctl replay chat.json --kill --keep ./evidence
+
+    Exit codes: 0 all promises kept; 1 one was broken, and is named; 2 not a recording, or one that the window cannot
+    hold; 3 no server; 130 Ctrl-C, with everything stopped.
+    """
+    from workers.replay.agents import Scene
+    from workers.replay.report import broken_promises, figures
+
+    begun = time.monotonic()
+    recording = _read(file, conversation)
+    scene = Scene(window_tokens=window, policy=policy, summarizer=summarizer, latency_seconds=latency_seconds)
+    observed = playing.played(call, recording, scene, kill=kill, keep=keep, pause_seconds=pause_seconds)
+    report = figures(recording, observed)
+    source = {"source": recording.source, "format": recording.format, "skipped": dict(recording.skipped)}
+    playing.shown(call, {**source, **report, "seconds": playing.seconds_since(begun)}, broken_promises(report))
+
+
+def _read(file: Path, conversation: str) -> Recording:
+    """The recording in *file*. Raises InvalidInput, naming file, place and rule."""
+    from sessionlib.errors import InvalidInput
+    from sessionlib.recordings import read_recording
+
+    try:
+        data = file.read_bytes()
+    except OSError as exc:
+        raise InvalidInput("FILE", str(file), f"must be a readable file ({type(exc).__name__})") from None
+    return read_recording(data, file.name, conversation)
