@@ -123,8 +123,15 @@ class Agent(Frozen):
 
     def fixed_tokens(self, counter: Counter) -> int:
         """Tokens of what every request carries: instructions, tool declarations, parameters."""
-        parameters = {"model": self.model, **self.parameters}
-        return counter.fixed(self.instructions, self.declarations, parameters)
+        if counter not in self.fixed_tokens_by_counter:
+            parameters = {"model": self.model, **self.parameters}
+            self.fixed_tokens_by_counter[counter] = counter.fixed(self.instructions, self.declarations, parameters)
+        return self.fixed_tokens_by_counter[counter]
+
+    @cached_property
+    def fixed_tokens_by_counter(self) -> dict[Counter, int]:
+        """What was counted already: nothing of it ever changes, and every round asks."""
+        return {}
 
     def budgets(self, counter: Counter, calibration: float = 1.0) -> Budgets:
         """The window's figures in the counter's tokens, at a session's calibration (at least the counter's error).

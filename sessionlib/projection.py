@@ -27,6 +27,12 @@ ENOUGH_CHARACTERS_PER_TOKEN = 16
 """A result with more characters for each token of the cap is judged by its beginning first: five megabytes need not be
 counted to see that they are too many."""
 
+FRAME_BYTES = 100
+"""What `message_json` writes around a result's text and call id takes 55 bytes."""
+
+WIDEST_CHARACTER_BYTES = 6
+"""A control character is escaped as six (`\\u0007`); everything else takes at most four in UTF-8."""
+
 
 @dataclass(frozen=True, slots=True)
 class Projection:
@@ -123,8 +129,14 @@ def exceeds(entry: Entry, cap_tokens: int, counter: Counter) -> bool:
 
 
 def _is_surely_within(entry: Entry, cap_tokens: int) -> bool:
-    """Whether a look at its length is enough: no token is shorter than a byte."""
-    return len(entry.text) <= cap_tokens and len(message_json(entry).encode()) <= cap_tokens
+    """Whether a look at its length is enough: no token is shorter than a byte. Asked for each result in each request,
+    so most are judged without being serialised."""
+    if len(entry.text) > cap_tokens:
+        return False
+    written_characters = len(entry.text) + len(entry.tool_call_id or "")
+    if FRAME_BYTES + WIDEST_CHARACTER_BYTES * written_characters <= cap_tokens:
+        return True
+    return len(message_json(entry).encode()) <= cap_tokens
 
 
 def _escaped(text: str) -> str:

@@ -25,6 +25,11 @@ UNREPORTED_OVERFLOW_RATIO = 1.25
 one step past the limit's own reserve of a tenth, so that the second attempt is clearly smaller."""
 
 
+CALIBRATING_FRACTION = 0.125
+"""Share of the window from which on a request is worth learning from: on a small one a provider's constant overhead
+looks like a dense tokenizer, and the largest ratio is kept for good."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
     """What a turn has used so far, in tokens."""
@@ -248,7 +253,7 @@ def _outcome(
     made = (*reply.entries(), *results)
     request_tokens = asked.request.counted_tokens
     calibration = asked.calibration
-    if not view.is_resumed:
+    if not view.is_resumed and request_tokens >= view.agent.window_tokens * CALIBRATING_FRACTION:
         calibration = calibrated(calibration, request_tokens, reply.usage)
     ratio = max(calibration, view.counter.error_ratio)
     growth = ratio / max(asked.calibration, view.counter.error_ratio)

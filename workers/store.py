@@ -43,13 +43,16 @@ class RedisStore(StoreReads):
     """Sessions on a server. One a process is enough: threads share its connections."""
 
     @classmethod
-    def connect(cls, settings: Settings) -> Self:
-        """The store that *settings* name. Raises InvalidInput, and StoreUnavailable for a cluster.
+    def connect(cls, settings: Settings, connections: int | None = None) -> Self:
+        """The store that *settings* name, with their number of connections at most, or with fewer.
 
-        Nothing is sent before the first call, but for a cluster, which is asked for its nodes.
+        Nothing is sent before the first call, but for a cluster, which is asked for its nodes. Raises InvalidInput, and
+        StoreUnavailable for a cluster.
         """
         client = client_for(
-            settings.store_url, sentinel_name=settings.sentinel_name, connections=settings.store_connections
+            settings.store_url,
+            sentinel_name=settings.sentinel_name,
+            connections=min(connections or settings.store_connections, settings.store_connections),
         )
         limits = Limits(
             lease_seconds=settings.lease_seconds,
@@ -125,6 +128,7 @@ class RedisStore(StoreReads):
         self._held("renew", grant)
 
     def emit(self, grant: Grant, kind: str, data: dict[str, Any]) -> None:
+        checks.check_data("data", data)
         if grant.lane is not Lane.TURN:
             raise InvalidInput("lane", grant.lane, "must be the turn lane: a rotation has no event stream")
         self._held("emit", grant, kind, _json(data))

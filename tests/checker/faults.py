@@ -15,8 +15,8 @@ from sessionlib.stores.contract import (
     Refusal,
     RoundCommit,
     Snapshot,
-    Submitted,
     SubmitRequest,
+    Submitted,
 )
 from sessionlib.stores.memory import MemoryStore, World
 from sessionlib.stores.rules.state import Head, Hold
@@ -68,18 +68,22 @@ class CommitForgetsItsToken(FaultyStore):
 class BeginWithoutLease(FaultyStore):
     """Grants a lane that another worker holds."""
 
-    def begin(self, session_id: str, lane: Lane, token: str, known: Snapshot | None = None) -> Grant | Refusal:
+    def begin(
+        self, session_id: str, lane: Lane, token: str, known: Snapshot | None = None, own_turn_id: str = ""
+    ) -> Grant | Refusal:
         head = self._head()
         if head and lane is Lane.TURN and head.hold.token != token:
             self._put_head(replace(head, hold=Hold()))
-        return super().begin(session_id, lane, token, known)
+        return super().begin(session_id, lane, token, known, own_turn_id)
 
 
 class BeginDropsDue(FaultyStore):
     """Takes what it grants for finished."""
 
-    def begin(self, session_id: str, lane: Lane, token: str, known: Snapshot | None = None) -> Grant | Refusal:
-        granted = super().begin(session_id, lane, token, known)
+    def begin(
+        self, session_id: str, lane: Lane, token: str, known: Snapshot | None = None, own_turn_id: str = ""
+    ) -> Grant | Refusal:
+        granted = super().begin(session_id, lane, token, known, own_turn_id)
         if isinstance(granted, Grant) and lane is Lane.TURN:
             left = tuple(member for member in self.world.due if member.work_id != granted.work_id)
             self.world = replace(self.world, due=left)
@@ -87,13 +91,11 @@ class BeginDropsDue(FaultyStore):
 
 
 class AdoptWithoutTail(FaultyStore):
-    """Does not look whether the entries that leave are those that the rotation saw."""
+    """Does not look whether the newest entry that the rotation saw is the one that is there."""
 
     def adopt(self, grant: Grant, adoption: Adoption) -> Adopted:
-        live = self.world.box(SESSION).live
-        index = adoption.dropped_count - 1
-        token = live[index].commit_token if 0 <= index < len(live) else adoption.tail_token
-        return super().adopt(grant, replace(adoption, tail_token=token))
+        tokens = {item.seq: item.commit_token for item in self.world.box(SESSION).live}
+        return super().adopt(grant, replace(adoption, tail_token=tokens.get(adoption.tail_seq, "")))
 
 
 class AdoptDropsTail(FaultyStore):

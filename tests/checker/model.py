@@ -83,6 +83,8 @@ class RotationJob(NamedTuple):
     records: tuple[tuple[int, int], ...]
     """Spans of the records that it saw."""
     old_layout_token: str
+    tail_seq: int
+    """The newest live entry that it saw."""
     tail_token: str
     position: int
     is_saved: bool

@@ -98,7 +98,7 @@ def _begin(store: MemoryStore, op: Op) -> Heard:
     granted = store.begin(SESSION, op.lane, op.token)
     if isinstance(granted, Refusal):
         return Heard()
-    return Heard(job=_turn_job(granted) if op.lane is Lane.TURN else _rotation_job(granted, store.world))
+    return Heard(job=_turn_job(granted) if op.lane is Lane.TURN else _rotation_job(granted))
 
 
 def _turn_job(grant: Grant) -> TurnJob:
@@ -113,7 +113,7 @@ def _turn_job(grant: Grant) -> TurnJob:
     )
 
 
-def _rotation_job(grant: Grant, world: World) -> RotationJob:
+def _rotation_job(grant: Grant) -> RotationJob:
     """A rotation of everything up to its boundary: what came later is the tail that it leaves."""
     live = grant.snapshot.layout.live
     leaving = grant.boundary_seq - live.first_seq + 1
@@ -125,7 +125,8 @@ def _rotation_job(grant: Grant, world: World) -> RotationJob:
         texts=tuple(entry.text for entry in live.entries[:leaving]),
         records=tuple((record.first_seq, record.last_seq) for record in grant.snapshot.layout.records),
         old_layout_token=grant.snapshot.layout_token,
-        tail_token=world.box(SESSION).live[leaving - 1].commit_token,
+        tail_seq=live.next_seq - 1,
+        tail_token=grant.snapshot.tail_token,
         position=grant.step_base + len(grant.steps),
         is_saved=bool(grant.steps),
     )
@@ -178,7 +179,7 @@ def adoption_of(job: RotationJob, layout_token: str) -> Adoption:
         dropped_count=len(job.texts),
         dropped_tokens=ENTRY_TOKENS * len(job.texts),
         old_layout_token=job.old_layout_token,
-        tail_seq=job.first_seq + len(job.texts) - 1,
+        tail_seq=job.tail_seq,
         tail_token=job.tail_token,
         records=tuple(Record(first_seq=a, last_seq=b, text="record", tokens=RECORD_TOKENS) for a, b in spans),
         chunk="\n".join(job.texts).encode(),
@@ -267,9 +268,7 @@ def normalised(world: World) -> World:
             box,
             head=replace(box.head, outcomes=(), rotation=rotation),
             turns=tuple((key, _plain(turn)) for key, turn in box.turns),
-            events=tuple(
-                (key, StoredEvent(event.kind, "", NOW)) for key, event in box.events if event.kind in ENDINGS
-            ),
+            events=tuple((key, StoredEvent(event.kind, "", NOW)) for key, event in box.events if event.kind in ENDINGS),
             audit=(),
         )
     return replace(world, due=due, agents=()).with_box(SESSION, box)

@@ -18,7 +18,7 @@ def store_tokens(world: World) -> tuple[str, ...]:
     found = [*(item.commit_token for item in box.live), *(turn.commit_token for _, turn in box.turns)]
     found += [box.head.tail_token, box.head.layout_token, box.head.hold.token]
     if box.head.rotation:
-        found.append(box.head.rotation.hold.token)
+        found += [box.head.rotation.hold.token, box.head.rotation.requested_by]
     return distinct(found)
 
 
@@ -48,9 +48,7 @@ def renamed_store(world: World, names: Mapping[str, str]) -> World:
             box,
             head=_renamed_head(box.head, names),
             live=tuple(replace(item, commit_token=names[item.commit_token]) for item in box.live),
-            turns=tuple(
-                (key, replace(turn, commit_token=names.get(turn.commit_token, ""))) for key, turn in box.turns
-            ),
+            turns=tuple((key, replace(turn, commit_token=names.get(turn.commit_token, ""))) for key, turn in box.turns),
         ),
     )
 
@@ -58,7 +56,8 @@ def renamed_store(world: World, names: Mapping[str, str]) -> World:
 def _renamed_head(head: Head, names: Mapping[str, str]) -> Head:
     rotation = head.rotation
     if rotation is not None:
-        rotation = replace(rotation, hold=_renamed_hold(rotation.hold, names))
+        requested_by = names.get(rotation.requested_by, "")
+        rotation = replace(rotation, hold=_renamed_hold(rotation.hold, names), requested_by=requested_by)
     return replace(
         head,
         tail_token=names.get(head.tail_token, ""),

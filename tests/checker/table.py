@@ -5,19 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from sessionlib.errors import LeaseLost
-from sessionlib.stores.memory import MemoryStore, World
+from sessionlib.stores.memory import World
 from tests.checker.invariants import operation_findings, store_findings
-from tests.checker.model import LIMITS, NOW, SESSION, RotationJob
+from tests.checker.model import FRESH, SESSION, RotationJob
 from tests.checker.operations import Heard, MakeStore, Op, adoption_of, grant_of, normalised, perform
 from tests.checker.renaming import renamed_store, store_tokens
 
 
 class Found(Exception):
     """A finding on its way to the explorer, which knows the path."""
-
-
-def memory_store(world: World) -> MemoryStore:
-    return MemoryStore(LIMITS, lambda: NOW, world)
 
 
 @dataclass
@@ -83,6 +79,7 @@ class Rules:
             replace(adoption, old_layout_token="foreign"),
             replace(adoption, first_seq=adoption.first_seq + 1),
             replace(adoption, dropped_count=adoption.dropped_count + 100),
+            replace(adoption, tail_seq=adoption.tail_seq + 1),
         ):
             store = self.make_store(before)
             try:
@@ -103,5 +100,7 @@ class Rules:
             return store
         number = self._renamed.get((store, new))
         if number is None:
-            number = self._renamed[store, new] = self.number(renamed_store(self.worlds[store], names))
+            world = renamed_store(self.worlds[store], names)
+            assert repr(FRESH) not in repr(world), "a token that renaming does not know of"
+            number = self._renamed[store, new] = self.number(world)
         return number

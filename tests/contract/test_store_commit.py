@@ -172,10 +172,10 @@ def test_conversation_tokens_add_up(arena: Arena) -> None:
 
 
 def test_line_requests_one_rotation(arena: Arena) -> None:
-    """At the line a rotation is requested, named until it is claimed, and due."""
+    """At the line a rotation is requested and due; it is named once, so that its hint is sent once."""
     committed = arena.answer("t1", line_tokens=20)
     assert committed.rotation_id is not None
-    assert arena.answer("t2", line_tokens=20).rotation_id == committed.rotation_id
+    assert arena.answer("t2", line_tokens=20).rotation_id is None
     assert arena.swept(DueKind.ROTATION) == [committed.rotation_id]
 
 

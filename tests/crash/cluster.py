@@ -58,7 +58,9 @@ class Kill:
 class Cluster:
     """Server, provider, front and background workers with short leases. A context manager."""
 
-    def __init__(self, directory: Path, *, fronts: int = 3, backgrounds: int = 2, over_tcp: bool = False, **settings: Any) -> None:
+    def __init__(
+        self, directory: Path, *, fronts: int = 3, backgrounds: int = 2, over_tcp: bool = False, **settings: Any
+    ) -> None:
         self.directory = directory
         self.fronts = [f"front-{number}" for number in range(1, fronts + 1)]
         self.backgrounds = [f"background-{number}" for number in range(1, backgrounds + 1)]
@@ -76,8 +78,8 @@ class Cluster:
             settings = Settings.read(agents=agents.__file__, **self._given)
             self.settings = settings.for_embedded(self.server.url)
             self.sessions = Sessions.connect(settings=self.settings)
-            stack.callback(self.sessions.connection.hints.close)
             stack.callback(self.store.close_connections)
+            stack.callback(self.sessions.connection.hints.close)
             self.watcher = Watcher(make_app(self.settings))
             stack.callback(self.watcher.close)
             wait_for(self.watcher.is_listening.is_set, START_SECONDS, "the event receiver")

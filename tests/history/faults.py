@@ -11,8 +11,8 @@ from sessionlib.stores.contract import (
     Grant,
     RoundCommit,
     Snapshot,
-    Submitted,
     SubmitRequest,
+    Submitted,
     TurnState,
 )
 from sessionlib.stores.memory import MemoryStore

@@ -7,6 +7,7 @@ anybody was told must fit it. Calls that overlapped may have happened either way
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -105,9 +106,7 @@ class _Session:
         places = {text: place for place, text in enumerate(self._history())}
         yield from self._misplaced("committed", self._commits(), lambda call: places.get(_texts(call)[0]))
         turns = [_turn_of(text) for text in places]
-        yield from self._misplaced(
-            "submitted", self._submits(), lambda call: places.get(call.args[0].input.message)
-        )
+        yield from self._misplaced("submitted", self._submits(), lambda call: places.get(call.args[0].input.message))
         blocks = [turn_id for turn_id, _ in itertools.groupby(turns)]
         if len(blocks) != len(set(blocks)):
             yield f"turns are interleaved: {blocks}"
@@ -188,13 +187,16 @@ class _Session:
 
     def _progress_findings(self) -> Findings:
         """Nobody is told of less than what was known before."""
-        facts = list(self._facts())
-        for first, second in itertools.permutations(facts, 2):
-            if first.call.is_before(second.call) and (first.epoch > second.epoch or first.next_seq > second.next_seq):
-                yield (
-                    f"{second.call.method} at {second.call.asked} tells of epoch {second.epoch}, next {second.next_seq}"
-                    f" after {first.call.method} told of {first.epoch}, {first.next_seq}"
-                )
+        facts = sorted(self._facts(), key=lambda fact: fact.call.asked)
+        answered = deque(sorted(facts, key=lambda fact: fact.call.answered))
+        epoch, next_seq = 0, 0
+        for fact in facts:
+            while answered[0].call.is_before(fact.call):
+                known = answered.popleft()
+                epoch, next_seq = max(epoch, known.epoch), max(next_seq, known.next_seq)
+            if fact.epoch < epoch or fact.next_seq < next_seq:
+                told = f"epoch {fact.epoch}, next {fact.next_seq}"
+                yield f"{fact.call.method} at {fact.call.asked} tells of {told}; known was {epoch}, {next_seq}"
 
     def _facts(self) -> Iterator[_Fact]:
         for call, snapshot in self._snapshots():
@@ -203,8 +205,9 @@ class _Session:
             view: SessionView = call.answer
             yield _Fact(call, view.epoch, view.next_seq)
         ends = {text: seq for seq, text in enumerate(self._history(), start=2)}
-        for call in self._answered("commit"):
-            yield _Fact(call, call.answer.epoch, ends.get(_texts(call)[-1], 0))
+        for call in self._commits():
+            if _texts(call)[-1] in ends:
+                yield _Fact(call, call.answer.epoch, ends[_texts(call)[-1]])
 
 
 def _texts(commit: Call) -> list[str]:

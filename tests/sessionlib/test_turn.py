@@ -229,10 +229,17 @@ def test_t38_over_long_results_are_stored_whole() -> None:
 
 def test_t82_calibration_grows_with_the_whole_request() -> None:
     """Reported ÷ counted, instructions and tools included; the line moves with it."""
-    outcome = play(view_of(), ModelReply(text="ok", usage=Usage(prompt_tokens=318, completion_tokens=5)))
-    assert outcome.request_tokens == 106
+    view = view_of(pending=(Entry.user("hello" * 20),))
+    outcome = play(view, ModelReply(text="ok", usage=Usage(prompt_tokens=387, completion_tokens=5)))
+    assert outcome.request_tokens == 129
     assert outcome.calibration == pytest.approx(3.0)
     assert outcome.line_tokens < BUDGETS.line_tokens
+
+
+def test_a_small_request_teaches_nothing() -> None:
+    """A provider's constant overhead on a short prompt must not pass for a dense tokenizer."""
+    outcome = play(view_of(), ModelReply(text="ok", usage=Usage(prompt_tokens=1_000)))
+    assert outcome.calibration == 1.0
 
 
 def test_t84_a_silent_provider_teaches_nothing() -> None:

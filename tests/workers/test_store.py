@@ -160,6 +160,15 @@ def test_expired_turns_are_pruned(client: redis.Redis, namespace: str) -> None:
     assert client.zrange(store.keys.own("turns", "s"), 0, -1) == [b"new"]
 
 
+def test_purge_is_bounded_for_forgotten_turns_too(client: redis.Redis, namespace: str) -> None:
+    """Turns whose keys expired long ago count as keys: no call walks over all of them."""
+    store = RedisStore(client, namespace=namespace, limits=Limits(idempotency_seconds=0.001))
+    open_session(store)
+    client.zadd(store.keys.own("turns", "s"), {f"t{number}": 1 for number in range(10)})
+    assert not store.purge("s", batch=4)
+    assert client.zcard(store.keys.own("turns", "s")) == 6
+
+
 def test_purge_leaves_no_key(store: RedisStore) -> None:
     """However small its steps: the session is gone, shared keys stay."""
     answer(store, "t1")
@@ -356,7 +365,8 @@ def test_errors_are_translated_once(error: redis.RedisError, expected: type[Stor
 
 def test_connections_are_bounded(valkey_url: str, namespace: str) -> None:
     """Many threads share few connections: one that finds none free waits for one."""
-    store = RedisStore(client_for(valkey_url, connections=3), namespace=namespace)
+    settings = Settings(store_url=valkey_url, namespace=namespace, partitions=1)
+    store = RedisStore.connect(settings, connections=3)
     open_session(store)
     failures: list[BaseException] = []
 

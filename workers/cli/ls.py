@@ -81,7 +81,7 @@ def _position(after: str, partition_count: int) -> tuple[int, str]:
 
 
 def look(sessions: Sessions, session_id: str) -> Listed | None:
-    """A session's figures and its window, None for a window that is not known; None if it was purged in the meantime."""
+    """A session's figures and its window (None: not known); None for a session that was purged in the meantime."""
     try:
         view = sessions.connection.store.view(session_id)
     except UnknownSession:

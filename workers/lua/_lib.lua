@@ -20,6 +20,11 @@ local call = redis.call
 local clock = call("TIME")
 local NOW = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
 
+-- The furthest that a retry may lie ahead, and the rotations running without gain after which the line is left alone:
+-- as in sessionlib/stores/rules.
+local LONGEST_RETRY_SECONDS = 300
+local NO_GAIN_LIMIT = 2
+
 -- Numbers as text: Lua's own form keeps 14 digits, too few for a time in microseconds.
 local function text(value)
   if type(value) ~= "number" then return value end
@@ -302,28 +307,29 @@ end
 
 -- Rotations ---------------------------------------------------------------------------------------------------------
 
--- The pending rotation's id, requested now if there is none.
-local function request_rotation(head, reason)
+-- The pending rotation's id, requested now if there is none, by the write with token *by*.
+local function request_rotation(head, reason, by)
   if get(head, "rotation") ~= "" then return get(head, "rotation") end
   add(head, "rotation_counter", 1)
   local id = "r" .. get(head, "rotation_counter")
   set(head, "rotation", id)
   set(head, "rotation:reason", reason)
+  set(head, "rotation:by", by or "")
   make_due("rotation", id, NOW)
   return id
 end
 
 -- Request a rotation if the line is reached and no back-off holds.
-local function check_line(head, line_tokens)
+local function check_line(head, line_tokens, by)
   count_fill(head, line_tokens)
   if conversation_tokens(head) < line_tokens or number(head, "backoff_until") > NOW then return end
-  request_rotation(head, "line")
+  request_rotation(head, "line", by)
 end
 
 local ROTATION_FIELDS = {
-  "rotation", "rotation:reason", "rotation:boundary", "rotation:attempts", "rotation:progress", "rotation:not_before",
-  "rotation:deadline", "rotation:step_base", "rotation:last_code", "rotation:last_error", "rotation:token",
-  "rotation:lease",
+  "rotation", "rotation:reason", "rotation:by", "rotation:boundary", "rotation:attempts", "rotation:progress",
+  "rotation:not_before", "rotation:deadline", "rotation:step_base", "rotation:last_code", "rotation:last_error",
+  "rotation:token", "rotation:lease",
 }
 
 local function clear_rotation(head)
@@ -337,8 +343,10 @@ local function cancel_rotation(head)
   clear_rotation(head)
 end
 
--- A rotation that nobody claimed yet: to be dispatched.
-local function unclaimed_rotation(head) return get(head, "rotation:deadline") == "" and get(head, "rotation") or "" end
+-- The pending rotation, if the write with token *by* requested it and nobody claimed it yet: to be dispatched.
+local function requested_rotation(head, by)
+  return get(head, "rotation:by") == by and get(head, "rotation:deadline") == "" and get(head, "rotation") or ""
+end
 
 local function back_off(head, code)
   set(head, "backoff_until", NOW + LIMITS.no_gain_backoff_seconds)
@@ -347,7 +355,7 @@ end
 
 local function count_no_gain(head)
   add(head, "no_gain", 1)
-  if number(head, "no_gain") >= 2 then back_off(head, "no_gain") end
+  if number(head, "no_gain") >= NO_GAIN_LIMIT then back_off(head, "no_gain") end
 end
 
 local function fail_rotation(head, code)

@@ -15,7 +15,7 @@ first, dropped, tail, line_tokens = tonumber(first), tonumber(dropped), tonumber
 local OUTCOMES_LIMIT = 20
 
 local function adopted(head, is_adopted)
-  return {"held", is_adopted, get(head, "epoch"), unclaimed_rotation(head), get(head, "disposal_is_due")}
+  return {"held", is_adopted, get(head, "epoch"), requested_rotation(head, layout_token), get(head, "disposal_is_due")}
 end
 
 local function is_what_was_seen(head)
@@ -97,6 +97,6 @@ else
   note("rotation_stale", '{"rotation_id":' .. quoted(get(head, "rotation")) .. "}")
 end
 clear_rotation(head)
-check_line(head, line_tokens)
+check_line(head, line_tokens, layout_token)
 save_head(head)
 return adopted(head, is_adopted and 1 or 0)

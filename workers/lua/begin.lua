@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
 -- Grant a lane's next work to a token, with all that is needed for it.
 -- KEYS of the session   ARGV[1] lane, [2] token, and what the worker has: [3] layout token, [4] first and [5] next
--- sequence number of its live entries (0: none), [6] commit token of the last; [7] the turn that its
--- caller runs itself ("" for a worker)
+-- sequence number of its live entries (0: none), [6] commit token of the last; [7] the turn that its caller runs itself
+-- ("" for a worker)
 -- Ends turns that cannot go on, and goes on to the next: keys of these turns are named from the tag.
 -- Returns {"granted", now, snapshot, steps, turn (lane turn) or false}, or {refusal}.
 -- Sent twice, the second finds its token in the head and gets the same grant; nothing is counted.
 local lane, token = ARGV[1], ARGV[2]
+-- Turns that one call may end on its way; the reaper comes again for the rest.
 local ENDED_TURNS_LIMIT = 32
 
 local function granted(head, turn)

@@ -15,8 +15,8 @@ input_index, line_tokens = tonumber(input_index), tonumber(line_tokens)
 
 local function committed(head)
   return {
-    "held", get(head, "epoch"), get(head, "layout_token"), ready_turn(head) or "", unclaimed_rotation(head),
-    get(head, "disposal_is_due"),
+    "held", get(head, "epoch"), get(head, "layout_token"), ready_turn(head) or "",
+    requested_rotation(head, commit_token), get(head, "disposal_is_due"),
   }
 end
 
@@ -91,6 +91,6 @@ else
   renew(head, "turn")
   save(turn)
 end
-check_line(head, line_tokens)
+check_line(head, line_tokens, commit_token)
 save_head(head)
 return committed(head)

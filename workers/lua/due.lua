@@ -3,7 +3,6 @@
 -- KEYS of the partition   ARGV[1] how many at most
 -- Returns members "kind|session|id".
 local limit = tonumber(ARGV[1])
-local LONGEST_RETRY_SECONDS = 300
 local LONGEST = math.max(LIMITS.lease_seconds, LIMITS.sweep_last_seconds, LONGEST_RETRY_SECONDS)
 
 -- A clock that stood ahead left scores that nothing legal reaches.

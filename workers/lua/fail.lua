@@ -3,7 +3,6 @@
 -- KEYS of the session   ARGV[1] lane, [2] token, [3] work id, [4] code, [5] reason, [6] retry seconds ("" ends it)
 -- Returns {"held", next turn or ""}, or LOST: also when it is sent twice, for then the lane was given back.
 local lane, token, id, code, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local LONGEST_RETRY_SECONDS = 300
 
 local function try_again_later(head)
   local work, prefix = work_and_prefix(head, lane)

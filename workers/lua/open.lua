@@ -42,7 +42,7 @@ local function take_over(head)
   set(head, "live_tokens", ARGV[6])
   set(head, "tail_token", "history:" .. history_digest)
   count_fill(head, line_tokens)
-  if conversation_tokens(head) >= line_tokens then request_rotation(head, "history") end
+  if number(head, "live_tokens") >= line_tokens then request_rotation(head, "history", "history:" .. history_digest) end
 end
 
 local head = load(HEAD)
@@ -58,5 +58,5 @@ if is_new_history then take_over(head) end
 save_head(head)
 return {
   "opened", is_new and 1 or 0, get(head, "agent_name"), get(head, "agent_digest"), get(head, "pinned"),
-  unclaimed_rotation(head),
+  requested_rotation(head, "history:" .. history_digest),
 }

@@ -32,10 +32,12 @@ if get(head, "purged") == "" then bury(head) end
 while left > 0 do
   local id = call("ZRANGE", TURNS, 0, 0)[1]
   if not id then break end
+  local before = left
   delete(events_key(id))
   if left > 0 then
     delete(turn_key(id))
     call("ZREM", TURNS, id)
+    left = math.min(left, before - 1) -- a turn whose keys expired counts too: the loop stays bounded
   end
 end
 for _, key in ipairs({LAYOUT, LIVE, INBOX, STEPS.turn, STEPS.rotation, ARCHIVE, AUDIT}) do delete(key) end

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from pydantic import ValidationError
 
@@ -26,7 +25,7 @@ from sessionlib.recordings import Recording
 from sessionlib.testing.fake_provider import SUMMARIZER_MODEL
 from sessionlib.tools.declaration import Tool, ToolContext
 from sessionlib.window import require_fits
-from workers.replay.provider import fetch
+from workers.replay.provider import Results
 
 AGENT = "replayed"
 MODEL = "recorded"
@@ -98,12 +97,12 @@ def parts(scene_file: Path) -> tuple[Sequence[Agent], dict[str, Callable[[], Cha
 
 
 def _agent(scene: dict[str, Any]) -> Agent:
-    model = scene["summarizer"] == "fake"
+    model, results = scene["summarizer"] == "fake", Results(scene["url"])
     return Agent(
         name=AGENT,
         model=MODEL,
         instructions=scene["instructions"],
-        tools=tuple(_tool(name, scene["url"]) for name in scene["tools"]),
+        tools=tuple(_tool(name, results) for name in scene["tools"]),
         window_tokens=scene["window_tokens"],
         policy=POLICIES[scene["policy"]](),
         consolidation=ConsolidationWorkload(
@@ -114,11 +113,10 @@ def _agent(scene: dict[str, Any]) -> Agent:
     )
 
 
-def _tool(name: str, url: str) -> Tool:
+def _tool(name: str, results: Results) -> Tool:
     """A tool that gives what it gave when it was recorded. It takes any arguments: recordings have no schemas."""
 
     def run(_arguments: str, context: ToolContext) -> str:
-        place = f"{quote(context.session_id, safe='')}/results/{quote(context.call_id, safe='')}"
-        return fetch(f"{url}/recordings/{place}").decode()
+        return results.recorded(context.session_id, context.call_id)
 
     return Tool(ToolDeclaration(name=name, description="A recorded tool.", parameters={"type": "object"}), run)

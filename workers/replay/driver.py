@@ -23,6 +23,7 @@ SESSION_ID = "replay"
 SETTLE_SECONDS = 60.0
 """How long the last rotation may take after the last turn."""
 LOOK_SECONDS = 0.02
+TELL_SECONDS = 0.1
 
 HELD_KIND: Mapping[Role, str] = {"front": "answers", "background": "summaries"}
 """Which of a role's calls the provider holds open while the worker is killed."""
@@ -60,7 +61,7 @@ def play(
     """Play *recording* turn by turn, pausing between them. Raises InputTooLarge for an input that fits no request."""
     stage.provider.record(SESSION_ID, uploaded(recording))
     session = stage.sessions.open(SESSION_ID, AGENT)
-    player = _Player(stage, session, drills, listen)
+    player = _Player(stage, session, len(recording.turns), drills, listen)
     with player.drilling():
         for index, turn in enumerate(recording.turns):
             player.play(index, turn)
@@ -84,8 +85,11 @@ def uploaded(recording: Recording) -> dict[str, Any]:
 class _Player:
     """Plays turns; a thread beside it kills workers while the provider holds a call of theirs."""
 
-    def __init__(self, stage: Stage, session: ClientSession, drills: Sequence[Drill], listen: Listener) -> None:
+    def __init__(
+        self, stage: Stage, session: ClientSession, turn_count: int, drills: Sequence[Drill], listen: Listener
+    ) -> None:
         self._stage, self._session, self._drills, self._listen = stage, session, drills, listen
+        self._turn_count, self._told_at = turn_count, 0.0
         self.turns: list[PlayedTurn] = []
         self.kills: list[Kill] = []
         self._round_count = 0
@@ -116,6 +120,11 @@ class _Player:
                 self._tell()
 
     def _tell(self) -> None:
+        """Tell the listener where the play is, but not so often that the workers would notice."""
+        now = time.monotonic()
+        if now < self._told_at + TELL_SECONDS and len(self.turns) < self._turn_count:
+            return
+        self._told_at = now
         self._listen(
             Progress(
                 turns=len(self.turns),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Mapping
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlparse
 
 from sessionlib.errors import ProviderUnavailable
 from workers import children
@@ -30,6 +33,31 @@ def fetch(url: str, body: Any = None) -> bytes:
     with _OPENER.open(urllib.request.Request(url, data=data), timeout=ANSWER_SECONDS) as response:
         answer: bytes = response.read()
         return answer
+
+
+class Results:
+    """Recorded tool results, read from the fake provider over one connection a thread."""
+
+    def __init__(self, url: str) -> None:
+        self._host = urlparse(url).netloc
+        self._own = threading.local()
+
+    def recorded(self, session_id: str, call_id: str) -> str:
+        """What a call gave when it was recorded. Raises LookupError if there is none, OSError, HTTPException."""
+        connection: HTTPConnection = getattr(self._own, "connection", None) or HTTPConnection(
+            self._host, timeout=ANSWER_SECONDS
+        )
+        self._own.connection = connection
+        try:
+            connection.request("GET", f"/recordings/{quote(session_id, safe='')}/results/{quote(call_id, safe='')}")
+            response = connection.getresponse()
+            body = response.read()
+        except (OSError, HTTPException):
+            connection.close()  # the next call opens another
+            raise
+        if response.status != HTTPStatus.OK:
+            raise LookupError(f"no result of call {call_id} is recorded")
+        return body.decode()
 
 
 class FakeProviderProcess:

@@ -34,7 +34,7 @@ def open_session(op: Operation, request: OpenRequest) -> Opened:
         is_new = False
     if digest and op.head.history_digest != digest:
         _take_over(op, request, digest)
-    return Opened(is_new=is_new, agent=op.head.agent, rotation_id=op.head.unclaimed_rotation_id)
+    return Opened(is_new=is_new, agent=op.head.agent, rotation_id=op.head.rotation_requested_by(f"history:{digest}"))
 
 
 def _create(op: Operation, request: OpenRequest) -> None:
@@ -80,7 +80,7 @@ def _take_over(op: Operation, request: OpenRequest, digest: str) -> None:
         tail_token=token,
     )
     if op.head.live_tokens >= request.line_tokens:
-        request_rotation(op, "history")
+        request_rotation(op, "history", token)
 
 
 def close(op: Operation, *, now: bool) -> None:

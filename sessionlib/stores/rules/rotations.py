@@ -31,23 +31,23 @@ NO_GAIN_LIMIT = 2
 """Rotations running that freed nothing before the line is left alone for a while (DESIGN 6)."""
 
 
-def request_rotation(op: Operation, reason: str) -> str:
+def request_rotation(op: Operation, reason: str, by: str = "") -> str:
     """The pending rotation's id, requested now if there was none. Back-off does not matter here."""
     pending = op.head.rotation
     if pending is not None:
         return pending.rotation_id
     count = op.head.rotation_count + 1
-    rotation = Rotation(rotation_id=f"r{count}", reason=reason)
+    rotation = Rotation(rotation_id=f"r{count}", reason=reason, requested_by=by)
     op.update(rotation=rotation, rotation_count=count)
     op.due(DueKind.ROTATION, rotation.rotation_id)
     return rotation.rotation_id
 
 
-def check_line(op: Operation, line_tokens: int) -> None:
-    """Request a rotation if the conversation reached the line, none is pending and no back-off holds."""
+def check_line(op: Operation, line_tokens: int, by: str) -> None:
+    """Request a rotation if the conversation reached the line, none is pending and no back-off holds; in *by*'s name."""
     head = op.head
     if head.conversation_tokens >= line_tokens and head.rotation is None and head.backoff_until <= op.now:
-        request_rotation(op, "line")
+        request_rotation(op, "line", by)
 
 
 def begin(op: Operation, token: str, known: Snapshot | None) -> Grant | Refusal:
@@ -94,13 +94,13 @@ def _grant(op: Operation, known: Snapshot | None) -> Grant:
 
 def adopt(op: Operation, grant: Grant, adoption: Adoption) -> Adopted:
     if not op.is_gone and op.head.layout_token == adoption.layout_token:
-        return _adopted(op, is_adopted=True)
+        return _adopted(op, adoption, is_adopted=True)
     op.require_held(grant)
     if not _is_current(op, adoption):
         _clear(op)
         op.audit("rotation_stale", rotation_id=grant.work_id)
-        check_line(op, adoption.line_tokens)
-        return _adopted(op, is_adopted=False)
+        check_line(op, adoption.line_tokens, adoption.layout_token)
+        return _adopted(op, adoption, is_adopted=False)
     tokens_before = op.head.conversation_tokens
     _replace_prefix(op, adoption)
     _retire_handle(op)
@@ -109,8 +109,8 @@ def adopt(op: Operation, grant: Grant, adoption: Adoption) -> Adopted:
     op.update(outcomes=(*op.head.outcomes, dumps(figures))[-OUTCOMES_KEPT:])
     op.audit("rotated", **figures)
     _clear(op)
-    check_line(op, adoption.line_tokens)
-    return _adopted(op, is_adopted=True)
+    check_line(op, adoption.line_tokens, adoption.layout_token)
+    return _adopted(op, adoption, is_adopted=True)
 
 
 def _is_current(op: Operation, adoption: Adoption) -> bool:
@@ -210,11 +210,11 @@ def _clear(op: Operation) -> None:
     op.update(rotation=None)
 
 
-def _adopted(op: Operation, *, is_adopted: bool) -> Adopted:
+def _adopted(op: Operation, adoption: Adoption, *, is_adopted: bool) -> Adopted:
     head = op.head
     return Adopted(
         is_adopted=is_adopted,
         epoch=head.epoch,
-        rotation_id=head.unclaimed_rotation_id,
+        rotation_id=head.rotation_requested_by(adoption.layout_token),
         disposal=head.has_due_disposal,
     )

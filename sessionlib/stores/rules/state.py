@@ -48,6 +48,8 @@ class Rotation:
 
     rotation_id: str
     reason: str
+    requested_by: str = ""
+    """Token of the commit or adopt that requested it: that one's answer names it, and no later one's."""
     boundary_seq: int = 0
     """The newest live entry at the first claim."""
     hold: Hold = field(default_factory=Hold)
@@ -147,9 +149,11 @@ class Head:
     def has_due_disposal(self) -> bool:
         return any(not disposal.waits_for for disposal in self.disposals)
 
-    @property
-    def unclaimed_rotation_id(self) -> str | None:
-        return self.rotation.rotation_id if self.rotation and not self.rotation.is_claimed else None
+    def rotation_requested_by(self, token: str) -> str | None:
+        """The pending rotation, if the write with this token requested it and nobody claimed it yet."""
+        pending = self.rotation
+        is_its_own = pending is not None and pending.requested_by == token and not pending.is_claimed
+        return pending.rotation_id if pending and is_its_own else None
 
 
 @dataclass(frozen=True, slots=True)

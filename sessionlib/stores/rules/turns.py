@@ -191,7 +191,7 @@ def _grant(op: Operation, known: Snapshot | None) -> Grant:
 def commit(op: Operation, grant: Grant, commit: RoundCommit) -> Committed:
     turn = None if op.is_gone else op.turn(grant.work_id)
     if turn is not None and turn.commit_token == commit.commit_token:
-        return _committed(op)
+        return _committed(op, commit)
     op.require_held(grant)
     if turn is None or turn.rounds != commit.round:
         raise LeaseLost(op.session_id, grant.lane)
@@ -209,8 +209,8 @@ def commit(op: Operation, grant: Grant, commit: RoundCommit) -> Committed:
         op.extend_lease(Lane.TURN, grant.token)
     else:
         answer_turn(op, turn, commit.answer)
-    check_line(op, commit.line_tokens)
-    return _committed(op)
+    check_line(op, commit.line_tokens, commit.commit_token)
+    return _committed(op, commit)
 
 
 def _record_round(op: Operation, turn: Turn, commit: RoundCommit) -> Turn:
@@ -267,13 +267,13 @@ def _name(handle: object) -> str | None:
     return name
 
 
-def _committed(op: Operation) -> Committed:
+def _committed(op: Operation, commit: RoundCommit) -> Committed:
     head = op.head
     return Committed(
         epoch=head.epoch,
         layout_token=head.layout_token,
         next_turn_id=next_turn_id(op),
-        rotation_id=head.unclaimed_rotation_id,
+        rotation_id=head.rotation_requested_by(commit.commit_token),
         disposal=head.has_due_disposal,
     )
 
