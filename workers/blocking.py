@@ -42,6 +42,10 @@ LOOK_SECONDS = 5.0
 """How long a waiting caller relies on hints before it looks for itself: a hint may be lost (DESIGN 4)."""
 
 
+BROKER_PRODUCERS = 1
+"""A caller's threads take turns to send hints, half a millisecond each: each producer holds two connections."""
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """What a client is made of; tests hand in other parts."""

@@ -51,6 +51,7 @@ class Hints:
         self._listeners: dict[Key, list[Wake]] = {}
         self._newest: OrderedDict[Key, int] = OrderedDict()
         self._count = 0
+        self._subscription_count = 0
         self._seen = threading.local()
 
     def wait(self, session_id: str, turn_id: str, timeout: float) -> bool:
@@ -62,8 +63,16 @@ class Hints:
         key = (session_id, turn_id)
         woken = threading.Event()
         with self.listening(session_id, turn_id, woken.set):
-            is_news = woken.wait(0.0 if self._is_news(key) else timeout)
-            return self._is_news(key, note=True) or is_news
+            may_have_missed = self._is_newly_subscribed()
+            is_news = woken.wait(0.0 if may_have_missed or self._is_news(key) else timeout)
+            return self._is_news(key, note=True) or is_news or may_have_missed
+
+    def _is_newly_subscribed(self) -> bool:
+        """Whether the subscription began after this thread's last wait: what was published before it was heard by
+        nobody, so the thread looks once more."""
+        count, seen = self._subscription_count, getattr(self._seen, "subscription", 0)
+        self._seen.subscription = count
+        return count != seen
 
     def _is_news(self, key: Key, *, note: bool = False) -> bool:
         """Whether the newest hint of *key* is one that this thread has not waited for; with *note*, it has now."""
@@ -124,6 +133,7 @@ class Hints:
         if message is None:
             return
         if message["type"] == "subscribe":
+            self._subscription_count += 1
             self._is_subscribed.set()
             self._wake_all()
         elif message["type"] == "message":

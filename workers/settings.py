@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -36,7 +35,6 @@ class Settings(BaseSettings):
         frozen=True,
         extra="forbid",
         allow_inf_nan=False,
-        populate_by_name=True,
         env_ignore_empty=True,
         hide_input_in_errors=True,
         validate_default=False,
@@ -74,11 +72,6 @@ class Settings(BaseSettings):
     )
     grace_seconds: Seconds = Field(20.0, description="Time that a worker has to finish after SIGTERM.")
     store_connections: Count = Field(64, description="Connections to the store per process, at most.")
-    tiktoken_cache_dir: Path | None = Field(
-        None,
-        validation_alias="TIKTOKEN_CACHE_DIR",
-        description="Where tiktoken's rank files lie; they are never downloaded.",
-    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="What workers log.")
 
     @field_validator("namespace", "sentinel_name")
@@ -152,8 +145,7 @@ def require_scheme(url: str, schemes: tuple[str, ...]) -> str:
 
 def variable(name: str) -> str:
     """The environment variable of a field."""
-    alias = Settings.model_fields[name].validation_alias
-    return alias if isinstance(alias, str) else f"{PREFIX}{name.upper()}"
+    return f"{PREFIX}{name.upper()}"
 
 
 def table() -> str:

@@ -85,7 +85,7 @@ AGENTS = [
         model="m",
         window_tokens=32_000,
         counter="o200k_base",
-        tools=(read_part,),  # type: ignore[arg-type]  # functions are declared when the agent is made
+        tools=(read_part,),
         consolidation=SUMMARIZED,
     ),
     Agent(
@@ -93,7 +93,7 @@ AGENTS = [
         model="m",
         window_tokens=8_000,
         counter="o200k_base",
-        tools=(wait_at_gate, break_down),  # type: ignore[arg-type]
+        tools=(wait_at_gate, break_down),
         consolidation=SUMMARIZED,
     ),
     Agent(

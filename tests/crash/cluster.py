@@ -125,13 +125,13 @@ class Cluster:
         for name in names:
             wait_for(lambda name=name: self._is_ready(name), START_SECONDS, f"{name} to be ready")  # type: ignore[misc]
 
-    def _is_ready(self, name: str) -> bool:
+    def log_since(self, name: str) -> str:
+        """What a worker logged since it was last killed or terminated here."""
         path = self.log_path(name)
-        return (
-            path.exists()
-            and f"{name}@" in (text := path.read_text()[self._log_starts.get(name, 0) :])
-            and (" ready." in text)
-        )
+        return path.read_text()[self._log_starts.get(name, 0) :] if path.exists() else ""
+
+    def _is_ready(self, name: str) -> bool:
+        return " ready." in self.log_since(name)
 
     def pid(self, name: str) -> int | None:
         return self.supervisor.child(name).pid
@@ -203,10 +203,25 @@ class Cluster:
 
         return stands
 
-    def started_again_after(self, session_id: str, turn_id: str, at: float) -> float | None:
-        """When a turn was granted to a worker after *at*; None if it was not yet."""
-        events = self.store.events(session_id, turn_id)
-        return next((event.at for event in events if event.kind == "started" and event.at > at), None)
+    def worker_of(self, session_id: str, kind: str = "turn_id") -> str:
+        """Who runs the session's turn, or its rotation (kind `rotation_id`); waits until somebody does."""
+
+        def worker() -> str:
+            view = self.store.view(session_id)
+            work_id = view.running if kind == "turn_id" else view.rotation_id
+            phase = self.watcher.phase(session_id, kind)
+            return phase.worker if phase and work_id in (None, phase.ids[kind]) else ""
+
+        return wait_for(worker, what=f"a worker of {session_id}")
+
+    def await_start(self, session_id: str, turn_id: str, after: float) -> float:
+        """Wait until a turn is granted again; when that was, by the server's clock."""
+
+        def started() -> float:
+            events = self.store.events(session_id, turn_id)
+            return next((event.at for event in events if event.kind == "started" and event.at > after), 0.0)
+
+        return wait_for(started, what=f"{session_id}/{turn_id} to run again")
 
 
 def memory_bytes(pid: int) -> int:

@@ -61,8 +61,8 @@ def test_long_turn_survives_kills_and_rotates_inside(cluster: Cluster, kills: Ki
         cluster.wait_ready(*cluster.fronts, *cluster.backgrounds)
         cluster.provider.hold()
         cluster.wait_held_at_model([SESSION])
-        kills.add(cluster.kill(worker_of(cluster, "rotation_id"), [SESSION]))
-        kills.add(cluster.kill(worker_of(cluster, "turn_id"), [SESSION]))
+        kills.add(cluster.kill(cluster.worker_of(SESSION, "rotation_id"), [SESSION]))
+        kills.add(cluster.kill(cluster.worker_of(SESSION), [SESSION]))
         cluster.provider.release()
     reply = turn.answer(120.0)
     took_seconds = time.monotonic() - begun
@@ -83,10 +83,3 @@ def test_long_turn_survives_kills_and_rotates_inside(cluster: Cluster, kills: Ki
 def rounds_done(cluster: Cluster) -> int:
     turn = cluster.store.turn(SESSION, TURN)
     return turn.round_count if turn else 0
-
-
-def worker_of(cluster: Cluster, kind: str) -> str:
-    """Who asked last for this turn, or for its rotation."""
-    phase = wait_for(lambda: cluster.watcher.phase(SESSION, kind), what="a phase")
-    assert phase is not None
-    return phase.worker

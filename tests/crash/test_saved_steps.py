@@ -26,8 +26,7 @@ def test_reply_is_not_asked_for_again_when_its_tool_dies(cluster: Cluster, kills
     gate.touch()
     turn = cluster.sessions.open(session_id, "toolman").submit("Pass the gate.", turn_id="t")
     wait_for(lambda: len(runs(cluster, "call-gate")) == 1, what="the tool to run")
-    phase = wait_for(lambda: cluster.watcher.phase(session_id), what="its worker")
-    kills.add(cluster.kill(phase.worker, [session_id]))
+    kills.add(cluster.kill(cluster.worker_of(session_id), [session_id]))
     wait_for(lambda: len(runs(cluster, "call-gate")) == 2, what="the tool to run again")
     gate.unlink()
 
@@ -54,8 +53,7 @@ def test_saved_consolidations_are_not_asked_for_again(cluster: Cluster, kills: K
     before = cluster.provider.report()["consolidation_count"]
     session.rotate()
     wait_for(lambda: cluster.saved_count(session.session_id, Lane.ROTATION) >= 2, what="two saved chunks")
-    phase = wait_for(lambda: cluster.watcher.phase(session.session_id, "rotation_id"), what="its worker")
-    kills.add(cluster.kill(phase.worker, [session.session_id]))
+    kills.add(cluster.kill(cluster.worker_of(session.session_id, "rotation_id"), [session.session_id]))
     wait_for(lambda: session.view().epoch == 1, what="the rotation to be adopted")
 
     asked = cluster.provider.report()["consolidations"][before:]

@@ -68,10 +68,7 @@ def test_t103_work_that_outlives_the_grace_time_is_given_back(cluster: Cluster, 
     terminated_at = time.time()
     cluster.terminate(name)
     for session_id in theirs:
-        again = wait_for(
-            lambda session_id=session_id: cluster.started_again_after(session_id, "t0", terminated_at),  # type: ignore[misc]
-            what=f"{session_id} to run again",
-        )
+        again = cluster.await_start(session_id, "t0", terminated_at)
         assert again - terminated_at >= GRACE_SECONDS - 0.5, "it was given back before the grace time"
         view = cluster.store.turn(session_id, "t0")
         assert view is not None
@@ -91,11 +88,11 @@ def test_t103_terminated_background_worker_ends_and_its_rotation_goes_on(cluster
         session.send(f"message {number} " + "one more fact. " * 100, timeout_seconds=30.0)
     cluster.provider.hold(Kind.SUMMARIES)
     session.rotate()
-    phase = wait_for(lambda: cluster.watcher.phase(session.session_id, "rotation_id"), what="a worker")
+    worker = cluster.worker_of(session.session_id, "rotation_id")
     held = wait_for(lambda: cluster.provider.held(Kind.SUMMARIES), what="the consolidation")
-    pid = cluster.pid(phase.worker)
-    cluster.terminate(phase.worker)
-    wait_for(lambda: cluster.pid(phase.worker) not in (None, pid), GRACE_SECONDS + 10.0, "the worker to end")
+    pid = cluster.pid(worker)
+    cluster.terminate(worker)
+    wait_for(lambda: cluster.pid(worker) not in (None, pid), GRACE_SECONDS + 10.0, "the worker to end")
     wait_for(lambda: cluster.provider.held(Kind.SUMMARIES) > held, LEASE_SECONDS + 20.0, "another to ask")
     cluster.provider.release()
     wait_for(lambda: session.view().epoch == 1, what="the rotation to be adopted")

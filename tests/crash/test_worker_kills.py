@@ -20,8 +20,10 @@ pytestmark = pytest.mark.crash
 SESSIONS = 8
 FRONT_KILLS = 20
 BACKGROUND_KILLS = 10
-MARGIN_SECONDS = 2.0
+MARGIN_SECONDS = 3.0
 """For the hint's way to another worker, on two cores that also run the tests, the provider and starting workers."""
+BACKGROUND_MARGIN_SECONDS = 6.0
+"""Background processes yield to all of these, and plan the rotation anew before they ask."""
 ANSWER_SECONDS = 60.0
 
 
@@ -54,11 +56,7 @@ def await_recovery(cluster: Cluster, kill: Kill) -> list[float]:
     for key in kill.in_flight:
         session_id, turn_id, step = key.split("/")
         if step.startswith("model:"):
-            again = wait_for(
-                lambda s=session_id, t=turn_id: cluster.started_again_after(s, t, kill.at),  # type: ignore[misc]
-                what=f"{key} to run again",
-            )
-            waited.append(again - kill.at)
+            waited.append(cluster.await_start(session_id, turn_id, kill.at) - kill.at)
     return waited
 
 
@@ -87,11 +85,12 @@ def test_workers_killed_under_load_lose_nothing(cluster: Cluster, kills: Kills, 
         require_answered_once(cluster.store, session_id, load.turn_ids, kills)
         require_history(cluster.store, session_id, echoed(load.messages), kills)
         require_not_paid_again(cluster.provider.asked_again(session_id), kills)
-    figure(f"{len(waited)} turns ran again {statistics.median(waited):.2f} s (median), {max(waited):.2f} s (max) after")
-    figure(f"{len(background_waited)} rotations: {max(background_waited):.2f} s (max)")
+    for what, seconds in (("turns", waited), ("rotations", background_waited)):
+        figure(f"{len(seconds)} {what} ran again after {statistics.median(seconds):.2f} s, at most {max(seconds):.2f} s")
     assert len(waited) >= FRONT_KILLS, f"too few turns were in flight:\n{kills}"
-    assert max(*waited, *background_waited) <= LEASE_SECONDS + SWEEP_SECONDS + MARGIN_SECONDS, str(kills)
-    assert max(session.view().epoch for session in sessions) >= 2
+    assert max(waited) <= LEASE_SECONDS + SWEEP_SECONDS + MARGIN_SECONDS, str(kills)
+    assert max(background_waited) <= LEASE_SECONDS + SWEEP_SECONDS + BACKGROUND_MARGIN_SECONDS, str(kills)
+    assert min(session.view().epoch for session in sessions) >= 2
 
 
 def kill_a_background_worker(cluster: Cluster, kills: Kills, sessions: Sequence[ClientSession]) -> float:
@@ -99,14 +98,8 @@ def kill_a_background_worker(cluster: Cluster, kills: Kills, sessions: Sequence[
     session = max(sessions, key=lambda session: session.view().live_tokens)
     cluster.wait_ready(*cluster.backgrounds)
     session.rotate()
-    worker = wait_for(lambda: worker_of_rotation(cluster, session), what="a worker to run the rotation")
+    worker = cluster.worker_of(session.session_id, "rotation_id")
     held = wait_for(lambda: cluster.provider.held(Kind.SUMMARIES), what="its consolidation at the provider")
     kill = kills.add(cluster.kill(worker, [session.session_id]))
     wait_for(lambda: cluster.provider.held(Kind.SUMMARIES) > held, what=f"{kill} to be asked for again")
     return time.time() - kill.at
-
-
-def worker_of_rotation(cluster: Cluster, session: ClientSession) -> str | None:
-    """Who asks for a consolidation of the session's present rotation, if anybody does yet."""
-    phase = cluster.watcher.phase(session.session_id, "rotation_id")
-    return phase.worker if phase and phase.ids["rotation_id"] == session.view().rotation_id else None

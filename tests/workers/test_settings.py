@@ -32,9 +32,9 @@ def test_broker_may_be_another_server() -> None:
 def test_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every field has its variable."""
     monkeypatch.setenv("SESSIONLIB_LEASE_SECONDS", "1.5")
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "/ranks")
+    monkeypatch.setenv("SESSIONLIB_AGENTS", "my_agents")
     settings = Settings()
-    assert (settings.lease_seconds, settings.tiktoken_cache_dir) == (1.5, Path("/ranks"))
+    assert (settings.lease_seconds, settings.agents) == (1.5, "my_agents")
 
 
 def test_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_settings_are_frozen() -> None:
 
 def test_child_process_gets_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """`environment` carries over whatever was given, and nothing that was not."""
-    parent = Settings(namespace="here", tiktoken_cache_dir=Path("/ranks")).for_embedded("unix:///s.sock?db=0")
+    parent = Settings(namespace="here", agents="my_agents").for_embedded("unix:///s.sock?db=0")
     environment = parent.environment()
     assert "SESSIONLIB_LEASE_SECONDS" not in environment
     for name, value in environment.items():

@@ -194,6 +194,14 @@ def test_warm_worker_is_sent_only_what_it_lacks(store: RedisStore) -> None:
     assert store.snapshot("s", known) == store.snapshot("s")
 
 
+def test_look_at_a_turn_does_not_carry_its_input(store: RedisStore) -> None:
+    """Whoever waits for an answer looks often; a message of megabytes stays where it is."""
+    submit(store, "t")
+    fields = wire.fields_of(store.scripts.run("turn", store.keys.of_session("s"), "t"))
+    assert fields["state"] == "queued"
+    assert "input" not in fields
+
+
 def test_binary_chunk_comes_back_byte_for_byte(store: RedisStore) -> None:
     """An archive chunk is bytes; chunks are found by the span that they overlap."""
     data = bytes(range(256))

@@ -158,10 +158,17 @@ end
 
 -- Turns -------------------------------------------------------------------------------------------------------------
 
+-- What scripts read of a turn: all but its input and answer, which may be large.
+local TURN_FIELDS = {
+  "state", "digest", "result_ids", "timeout_seconds", "open_calls_seconds", "is_own", "deadline", "attempts", "progress",
+  "not_before", "last_code", "last_error", "step_base", "rounds", "commit_token", "first_seq", "last_seq", "input_seq",
+  "error_code", "error", "submitted", "finished",
+}
+
 local function load_turn(id)
-  local turn = load(turn_key(id))
-  turn.id = id
-  return turn
+  local key, fields = turn_key(id), {}
+  for i, value in ipairs(call("HMGET", key, unpack(TURN_FIELDS))) do fields[TURN_FIELDS[i]] = value or nil end
+  return {id = id, key = key, exists = fields.state ~= nil, fields = fields, changed = {}}
 end
 
 local function calls_wait(head) return get(head, "open_calls") ~= "" and get(head, "abandoned") == "" end

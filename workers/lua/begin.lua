@@ -11,6 +11,7 @@ local lane, token = ARGV[1], ARGV[2]
 local ENDED_TURNS_LIMIT = 32
 
 local function granted(head, turn)
+  if turn then turn.fields.input = call("HGET", turn.key, "input") end
   local parts = snapshot(head, ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6])
   return {"granted", text(NOW), parts, call("LRANGE", STEPS[lane], 0, -1), turn and flattened(turn.fields) or false}
 end

@@ -44,7 +44,7 @@ def request_rotation(op: Operation, reason: str, by: str = "") -> str:
 
 
 def check_line(op: Operation, line_tokens: int, by: str) -> None:
-    """Request a rotation if the conversation reached the line, none is pending and no back-off holds; in *by*'s name."""
+    """Request a rotation in *by*'s name, if the line is reached, none is pending and no back-off holds."""
     head = op.head
     if head.conversation_tokens >= line_tokens and head.rotation is None and head.backoff_until <= op.now:
         request_rotation(op, "line", by)
