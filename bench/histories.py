@@ -54,9 +54,7 @@ def submit(engine: Engine, agent: Agent, session_id: str, text: str) -> str:
     return turn_id
 
 
-def _record(
-    engine: Engine, agent: Agent, counter: Counter, session_id: str, entries: tuple[Entry, ...]
-) -> Committed:
+def _record(engine: Engine, agent: Agent, counter: Counter, session_id: str, entries: tuple[Entry, ...]) -> Committed:
     """Record *entries* as one turn."""
     submit(engine, agent, session_id, entries[0].text)
     grant = engine.store.begin(session_id, Lane.TURN, new_token())

@@ -74,6 +74,7 @@ def measure(directory: Path, *, turns: int, latency_seconds: float, fronts: int,
 
 
 async def _measured(cluster: Cluster, turns: int, latency_seconds: float) -> InFlight:
+    cluster.store.client.client_list()  # the measuring itself takes a connection
     own_before = own_connections(cluster)
     memory_before = _fronts_memory_bytes(cluster)
     async with AsyncSessions(Connection.to(cluster.settings)) as sessions:

@@ -83,9 +83,7 @@ def _timed(submit: Callable[[int], Turn], session: int, intended: float) -> Time
     begun = time.time()
     turn = submit(session)
     turn.answer(ANSWER_SECONDS)
-    return Timed(
-        session_id=turn.session_id, turn_id=turn.turn_id, intended=intended, begun=begun, answered=time.time()
-    )
+    return Timed(session_id=turn.session_id, turn_id=turn.turn_id, intended=intended, begun=begun, answered=time.time())
 
 
 def _send_until(end: float, session: int, submit: Callable[[int], Turn]) -> int:

@@ -1,4 +1,4 @@
-"""Keeps the leases of a process's work alive: one thread renews them all."""
+"""Keeps the leases of a process's work alive: one thread renews them all, for as long as there are any."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sessionlib.errors import LeaseLost, StoreError
+from sessionlib.errors import LeaseLost, StoreError, StoreUnavailable
 from sessionlib.stores.contract import Grant, SessionStore
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Leases:
         with self._lock:
             self._held.add(held)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._renew_for_ever, name="leases", daemon=True)
+                self._thread = threading.Thread(target=self._renew_while_held, name="leases", daemon=True)
                 self._thread.start()
         try:
             yield held
@@ -71,12 +71,23 @@ class Leases:
         with self._lock:
             return tuple(self._held)
 
-    def _renew_for_ever(self) -> None:
+    def _renew_while_held(self) -> None:
         interval_seconds = self._store.limits.lease_seconds / RENEWALS_PER_LEASE
         while True:
             time.sleep(interval_seconds)
-            for lease in self._snapshot():
+            with self._lock:
+                if not self._held:
+                    self._thread = None
+                    return
+            self._renew_all()
+
+    def _renew_all(self) -> None:
+        for lease in self._snapshot():
+            try:
                 self._renew(lease)
+            except StoreUnavailable as exc:
+                log.warning("leases not renewed", extra={"error": exc.code})
+                return  # the others would only wait as long for the same answer
 
     def _renew(self, lease: HeldLease) -> None:
         if lease.is_lost:
@@ -85,5 +96,7 @@ class Leases:
             self._store.renew(lease.grant)
         except LeaseLost:
             lease.lose()
+        except StoreUnavailable:
+            raise
         except StoreError as exc:
             log.warning("lease not renewed", extra={"session_id": lease.grant.session_id, "error": exc.code})

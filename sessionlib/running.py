@@ -17,7 +17,7 @@ from sessionlib.archive import find, pack
 from sessionlib.catalog import Catalog
 from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
-from sessionlib.errors import Cancelled, LeaseLost, ProviderUnavailable, SessionError, place_of
+from sessionlib.errors import Cancelled, LeaseLost, ProviderUnavailable, SessionError, StoreUnavailable, place_of
 from sessionlib.policies.contract import Origin
 from sessionlib.projection import Projection
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape
@@ -141,6 +141,8 @@ def _settled(engine: Engine, grant: Grant, run: Callable[[], Ran]) -> Ran:
         return run()
     except (LeaseLost, Cancelled):
         return Ran(work_id=grant.work_id, status="lost")
+    except StoreUnavailable:
+        raise  # no verdict on the work, even if the store is back by now: the lease runs out, another run goes on
     except ProviderUnavailable as exc:
         return _failed(engine, grant, exc.code, str(exc), max(RETRY_SECONDS, exc.retry_after_seconds or 0.0))
     except SessionError as exc:

@@ -6,7 +6,6 @@ A process that awaits a thousand answers has one subscriber, a handful of thread
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,8 +19,9 @@ from sessionlib.events import FINAL_KINDS, Reply
 from sessionlib.inputs import require_seconds
 from sessionlib.layout import Layout
 from sessionlib.stores.contract import Busy, Event, SessionView, TurnState
-from workers.blocking import LOOK_SECONDS, ClientSession, Connection, Sessions, Turn
+from workers.blocking import ClientSession, Connection, Sessions, Turn
 from workers.settings import Settings
+from workers.waiting import Waiting
 
 STORE_THREADS = 4
 """Threads that talk to the store; with the subscriber and the broker's connection well below eight connections."""
@@ -133,16 +133,20 @@ class AsyncSession:
 
     async def watch(self, after: str = "", timeout_seconds: float | None = None) -> AsyncIterator[Event]:
         """As `ClientSession.watch`."""
-        last_news = time.monotonic()
+        waiting = Waiting(timeout_seconds)
         async with _News(self._connection, self.session_id, "") as news:
             while True:
-                for event in await self._threads.call(self._connection.store.audit, self.session_id, after):
-                    after, last_news = event.id, time.monotonic()
+                found: Sequence[Event] = ()
+                with waiting.through_outages():
+                    found = await self._threads.call(self._connection.store.audit, self.session_id, after)
+                for event in found:
+                    after = event.id
                     yield event
-                left = LOOK_SECONDS if timeout_seconds is None else last_news + timeout_seconds - time.monotonic()
-                if left <= 0:
+                if found:
+                    waiting = Waiting(timeout_seconds)
+                elif waiting.is_over:
                     return
-                await news.wait(min(LOOK_SECONDS, left))
+                await news.wait(waiting.pause_seconds)
 
     async def close(self, *, now: bool = False) -> None:
         """As `ClientSession.close`."""
@@ -161,33 +165,35 @@ class AsyncTurn:
         self.session_id, self.turn_id = turn.session_id, turn.turn_id
 
     async def answer(self, timeout_seconds: float | None = None) -> Reply:
-        """As `Turn.answer`."""
-        begun = time.monotonic()
+        """As `Turn.answer`: waits through an outage of the store, and raises StoreUnavailable where that does."""
         if timeout_seconds is not None:
             require_seconds("timeout_seconds", timeout_seconds)
+        waiting = Waiting(timeout_seconds)
         async with _News(self._connection, self.session_id, self.turn_id) as news:
             while True:
-                reply = await self._threads.call(self._turn.reply)
-                if reply is not None:
-                    return reply
-                waited = time.monotonic() - begun
-                if timeout_seconds is not None and waited >= timeout_seconds:
-                    raise AnswerTimeout(self.turn_id, waited)
-                await news.wait(
-                    LOOK_SECONDS if timeout_seconds is None else min(LOOK_SECONDS, timeout_seconds - waited)
-                )
+                with waiting.through_outages():
+                    reply = await self._threads.call(self._turn.reply)
+                    if reply is not None:
+                        return reply
+                    if waiting.is_over:
+                        raise AnswerTimeout(self.turn_id, waiting.waited_seconds)
+                await news.wait(waiting.pause_seconds)
 
     async def events(self, after: str = "") -> AsyncIterator[Event]:
         """As `Turn.events`."""
+        waiting = Waiting(None)
         async with _News(self._connection, self.session_id, self.turn_id) as news:
             while True:
-                found = self._connection.store.events
-                for event in await self._threads.call(found, self.session_id, self.turn_id, after):
+                found: Sequence[Event] = ()
+                with waiting.through_outages():
+                    events = self._connection.store.events
+                    found = await self._threads.call(events, self.session_id, self.turn_id, after)
+                for event in found:
                     after = event.id
                     yield event
                     if event.kind in FINAL_KINDS:
                         return
-                await news.wait(LOOK_SECONDS)
+                await news.wait(waiting.pause_seconds)
 
     async def cancel(self) -> TurnState:
         """As `Turn.cancel`."""

@@ -7,7 +7,6 @@ print(session.send("Where is my parcel?").text)
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,10 +36,7 @@ from workers.hints import Hints
 from workers.own_loop import OwnTurn
 from workers.settings import Settings
 from workers.store import RedisStore
-
-LOOK_SECONDS = 5.0
-"""How long a waiting caller relies on hints before it looks for itself: a hint may be lost (DESIGN 4)."""
-
+from workers.waiting import Waiting
 
 BROKER_PRODUCERS = 1
 """A caller's threads take turns to send hints, half a millisecond each: each producer holds two connections."""
@@ -60,8 +56,9 @@ class Connection:
     def to(cls, settings: Settings) -> Connection:
         """Parts for *settings*; nothing is sent before the first call. Raises InvalidInput."""
         store = RedisStore.connect(settings)
-        dispatch = CeleryDispatch(make_app(settings))
-        return cls(store, dispatch, Hints(store), settings.catalog(), settings.retention_seconds)
+        app = make_app(settings)
+        app.conf.broker_pool_limit = BROKER_PRODUCERS
+        return cls(store, CeleryDispatch(app), Hints(store), settings.catalog(), settings.retention_seconds)
 
     def close(self) -> None:
         """End the subscription, the providers' connections and the store's."""
@@ -185,7 +182,7 @@ class ClientSession:
         The same lease, token and order as a worker's turn: waits at most *timeout_seconds* until the session's earlier
         turns are done, then holds the lane until the last commit or the end of the `with` block.
         """
-        turn_id, _ = self._submitted(message, results, turn_id, Busy.ENQUEUE)
+        turn_id, _ = self._submitted(message, results, turn_id, Busy.ENQUEUE, is_own=True)
         return OwnTurn.begun(self._connection, self.session_id, turn_id, timeout_seconds)
 
     def get_turn(self, turn_id: str) -> Turn:
@@ -213,18 +210,22 @@ class ClientSession:
     def watch(self, after: str = "", timeout_seconds: float | None = None) -> Iterator[Event]:
         """The audit from the event *after* on, as it happens: rotations with their figures, versions, failures.
 
-        Ends after *timeout_seconds* without anything new; None waits for ever.
+        Ends after *timeout_seconds* without anything new; None waits for ever. Raises StoreUnavailable as
+        `Turn.answer` does.
         """
-        store, hints = self._connection.store, self._connection.hints
-        last_news = time.monotonic()
+        waiting = Waiting(timeout_seconds)
         while True:
-            for event in store.audit(self.session_id, after):
-                after, last_news = event.id, time.monotonic()
+            found: Sequence[Event] = ()
+            with waiting.through_outages():
+                found = self._connection.store.audit(self.session_id, after)
+            for event in found:
+                after = event.id
                 yield event
-            left = None if timeout_seconds is None else last_news + timeout_seconds - time.monotonic()
-            if left is not None and left <= 0:
+            if found:
+                waiting = Waiting(timeout_seconds)
+            elif waiting.is_over:
                 return
-            hints.wait(self.session_id, "", min(LOOK_SECONDS, left or LOOK_SECONDS))
+            self._connection.hints.wait(self.session_id, "", waiting.pause_seconds)
 
     def close(self, *, now: bool = False) -> None:
         """Take no new turns; accepted ones finish, or end as failed (`closed`) with *now*."""
@@ -236,7 +237,13 @@ class ClientSession:
             self._connection.dispatch.send(PURGE, session_id=self.session_id)
 
     def _submitted(
-        self, message: str | None, results: Mapping[str, str] | None, turn_id: str | None, busy: Busy | str
+        self,
+        message: str | None,
+        results: Mapping[str, str] | None,
+        turn_id: str | None,
+        busy: Busy | str,
+        *,
+        is_own: bool = False,
     ) -> tuple[str, Submitted]:
         turn_id = uuid.uuid4().hex if turn_id is None else require_id("turn_id", turn_id)
         request = SubmitRequest(
@@ -246,6 +253,7 @@ class ClientSession:
             busy=busy_policy(busy),
             timeout_seconds=self.agent.turn_timeout_seconds,
             open_calls_seconds=self.agent.open_calls_seconds,
+            is_own=is_own,
         )
         return turn_id, self._connection.store.submit(request)
 
@@ -257,19 +265,22 @@ class Turn:
         self._connection, self.session_id, self.turn_id = connection, session_id, turn_id
 
     def answer(self, timeout_seconds: float | None = None) -> Reply:
-        """Wait for the answer. Raises TurnFailed, AnswerTimeout (the turn goes on), InvalidInput (a forgotten turn)."""
-        begun = time.monotonic()
+        """Wait for the answer, through an outage of the store too.
+
+        Raises TurnFailed, AnswerTimeout (the turn goes on), InvalidInput (a forgotten turn), and StoreUnavailable if
+        the store is away when the timeout has passed, or without a timeout for OUTAGE_SECONDS (30): ask again later.
+        """
         if timeout_seconds is not None:
             require_seconds("timeout_seconds", timeout_seconds)
+        waiting = Waiting(timeout_seconds)
         while True:
-            reply = self.reply()
-            if reply is not None:
-                return reply
-            waited = time.monotonic() - begun
-            if timeout_seconds is not None and waited >= timeout_seconds:
-                raise AnswerTimeout(self.turn_id, waited)
-            left = LOOK_SECONDS if timeout_seconds is None else timeout_seconds - waited
-            self._connection.hints.wait(self.session_id, self.turn_id, min(LOOK_SECONDS, left))
+            with waiting.through_outages():
+                reply = self.reply()
+                if reply is not None:
+                    return reply
+                if waiting.is_over:
+                    raise AnswerTimeout(self.turn_id, waiting.waited_seconds)
+            self._connection.hints.wait(self.session_id, self.turn_id, waiting.pause_seconds)
 
     def reply(self) -> Reply | None:
         """The reply if there is one now. Raises TurnFailed, InvalidInput (a forgotten turn)."""
@@ -279,14 +290,21 @@ class Turn:
         return reply_of(view) if view.state.is_finished else None
 
     def events(self, after: str = "") -> Iterator[Event]:
-        """What the turn reports, from the event *after* on, up to its last event."""
+        """What the turn reports, from the event *after* on, up to its last event.
+
+        Raises StoreUnavailable if the store is away for OUTAGE_SECONDS (30): go on later from the last event's id.
+        """
+        waiting = Waiting(None)
         while True:
-            for event in self._connection.store.events(self.session_id, self.turn_id, after):
+            found: Sequence[Event] = ()
+            with waiting.through_outages():
+                found = self._connection.store.events(self.session_id, self.turn_id, after)
+            for event in found:
                 after = event.id
                 yield event
                 if event.kind in FINAL_KINDS:
                     return
-            self._connection.hints.wait(self.session_id, self.turn_id, LOOK_SECONDS)
+            self._connection.hints.wait(self.session_id, self.turn_id, waiting.pause_seconds)
 
     def cancel(self) -> TurnState:
         """End the turn if it is not finished; its committed rounds stay. A second call is harmless."""

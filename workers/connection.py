@@ -16,6 +16,9 @@ from sessionlib.errors import InvalidInput, StoreError, StoreFull, StoreUnavaila
 
 Client = redis.Redis | redis.RedisCluster
 
+ServerError = (redis.RedisError, redis.exceptions.RedisClusterException)
+"""What redis-py raises; what it says of a cluster as a whole is none of its RedisErrors."""
+
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 """The largest script takes milliseconds; a server that is silent for so long is gone or stopped."""
@@ -104,8 +107,11 @@ def store_errors() -> Generator[None]:
         yield
     except redis.OutOfMemoryError as exc:
         raise StoreFull(f"the store is out of memory and takes no new sessions or turns: {exc}") from exc
-    except (redis.ConnectionError, redis.TimeoutError) as exc:
-        raise StoreUnavailable(f"the store cannot be reached: {exc}") from exc
+    except (redis.ConnectionError, redis.TimeoutError, redis.exceptions.RedisClusterException) as exc:
+        raise StoreUnavailable(
+            f"the store cannot be reached: {exc}; see that its server runs and that SESSIONLIB_STORE_URL names it, "
+            "then try again: a turn sent again under its id is the same turn"
+        ) from exc
     except redis.RedisError as exc:
         if is_passing(exc):
             raise StoreUnavailable(f"the store takes no writes now: {exc}") from exc

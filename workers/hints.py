@@ -9,20 +9,21 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-import redis
-
+from workers.connection import ServerError
 from workers.keys import TURN_SEPARATOR
 from workers.reads import StoreReads
 
 log = logging.getLogger(__name__)
 
 SUBSCRIBE_SECONDS = 5.0
-"""How long the first wait of a process waits for its subscription; without one it goes by looking."""
+"""How long the first wait of a process waits for its subscription, or for the end of the first attempt; without one it
+goes by looking."""
 POLL_SECONDS = 1.0
 """How long the subscriber reads before it looks whether it was closed."""
 RECONNECT_SECONDS = 0.5
@@ -39,15 +40,15 @@ class Hints:
 
     def __init__(self, store: StoreReads) -> None:
         self._client, self._channel = store.client, store.keys.hints
-        self._lock = threading.Lock()
-        self._forget()
+        self._begin()
+        _ALL.add(self)
 
-    def _forget(self) -> None:
-        """As a new process begins: without thread, listeners or memory."""
-        self._pid = os.getpid()
+    def _begin(self) -> None:
+        """Without thread, listeners or memory: at first, after `close`, and in a forked child."""
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closed = threading.Event()
-        self._is_subscribed = threading.Event()
+        self._has_tried = threading.Event()
         self._listeners: dict[Key, list[Wake]] = {}
         self._newest: OrderedDict[Key, int] = OrderedDict()
         self._count = 0
@@ -92,13 +93,11 @@ class Hints:
         """
         key = (session_id, turn_id)
         with self._lock:
-            if self._pid != os.getpid():
-                self._forget()
             self._listeners.setdefault(key, []).append(wake)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._subscribe_until_closed, name="hints", daemon=True)
                 self._thread.start()
-        self._is_subscribed.wait(SUBSCRIBE_SECONDS)
+        self._has_tried.wait(SUBSCRIBE_SECONDS)
         try:
             yield
         finally:
@@ -110,17 +109,18 @@ class Hints:
     def close(self) -> None:
         """End the subscription. A later wait begins another."""
         self._is_closed.set()
-        if self._thread is not None and self._pid == os.getpid():
+        if self._thread is not None:
             self._thread.join(SUBSCRIBE_SECONDS)
-        self._forget()
+        self._begin()
 
     def _subscribe_until_closed(self) -> None:
         is_closed = self._is_closed
         while not is_closed.is_set():
             try:
                 self._read(is_closed)
-            except redis.RedisError as exc:
+            except ServerError as exc:
                 log.warning("hints are interrupted", extra={"error": type(exc).__name__})
+                self._has_tried.set()
                 is_closed.wait(RECONNECT_SECONDS)
 
     def _read(self, is_closed: threading.Event) -> None:
@@ -134,7 +134,7 @@ class Hints:
             return
         if message["type"] == "subscribe":
             self._subscription_count += 1
-            self._is_subscribed.set()
+            self._has_tried.set()
             self._wake_all()
         elif message["type"] == "message":
             session_id, _, turn_id = message["data"].decode().partition(TURN_SEPARATOR)
@@ -157,3 +157,15 @@ class Hints:
             listeners = [wake for listeners in self._listeners.values() for wake in listeners]
         for wake in listeners:
             wake()
+
+
+_ALL: weakref.WeakSet[Hints] = weakref.WeakSet()
+
+
+def _begin_in_child() -> None:
+    """A child has its parent's locks, held or not, but none of its threads."""
+    for hints in _ALL:
+        hints._begin()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)

@@ -57,8 +57,10 @@ class Change(NamedTuple):
     hints: tuple[int, int] = (0, 0)
     """How many more of each lane are in flight."""
     fault: str = ""
-    needs_hint: Lane | None = None
-    needs_no_hint: Lane | None = None
+    takes_hint: tuple[int, int] = (0, 0)
+    """How many of each lane must be in flight."""
+    most_hints: tuple[int, int] = (MOST_HINTS, MOST_HINTS)
+    """How many of each lane may be."""
     resend: str = ""
 
 
@@ -113,14 +115,14 @@ class Moves:
     def _is_possible(self, change: Change, state: State, may_fail: bool) -> bool:
         if change.fault and not (may_fail and change.fault in state.faults_left):
             return False
-        if change.needs_hint and not state.hints[LANES.index(change.needs_hint)]:
-            return False
-        return not (change.needs_no_hint and state.hints[LANES.index(change.needs_no_hint)])
+        (turn, rotation), least, most = state.hints, change.takes_hint, change.most_hints
+        return least[0] <= turn <= most[0] and least[1] <= rotation <= most[1]
 
     def _changed(self, state: State, change: Change) -> State:
         copied = state.store if change.fault == RESTORE else state.backup
         store, backup, crew = self._settle(change.store, copied, change.crew)
-        turn, rotation = (min(MOST_HINTS, a + b) for a, b in zip(state.hints, change.hints, strict=True))
+        turn = min(MOST_HINTS, state.hints[0] + change.hints[0])
+        rotation = min(MOST_HINTS, state.hints[1] + change.hints[1])
         left = state.faults_left
         if change.fault:
             left = tuple(fault for fault in left if fault != change.fault)
@@ -184,9 +186,9 @@ class Moves:
         if None in workers:
             op = Op("begin", lane=lane, token=self.begin_token(self.rules.worlds[store], lane))
             for change in self._sent(store, crew, lane, workers.index(None), op):
-                yield change._replace(hints=less, needs_hint=lane)
-        yield Change(f"a hint for the {lane} lane is lost", store, crew, less, LOST, lane)
-        yield Change(f"a hint for the {lane} lane is doubled", store, crew, one, DOUBLED, lane)
+                yield change._replace(hints=less, takes_hint=one)
+        yield Change(f"a hint for the {lane} lane is lost", store, crew, less, LOST, one)
+        yield Change(f"a hint for the {lane} lane is doubled", store, crew, one, DOUBLED, one)
 
     def _workers(self, store: int, crew: int, lane: Lane) -> Iterator[Change]:
         """A busy worker goes on, or is killed."""
@@ -222,7 +224,7 @@ class Moves:
         if not self._live_token(store, lane):
             swept = self._done(f"the reaper sends a hint for the {lane} lane", store, crew, Op("sweep", lane=lane))
             if any(swept.hints):
-                yield swept._replace(needs_no_hint=lane)
+                yield swept._replace(most_hints=(0, MOST_HINTS) if lane is Lane.TURN else (MOST_HINTS, 0))
 
     def _operator(self, store: int, crew: int) -> Iterator[Change]:
         """Purges (the reaper goes on with it), and copies the store."""

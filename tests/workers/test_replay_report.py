@@ -32,7 +32,16 @@ from workers.replay.history import Comparison, compared, recorded_entries
 from workers.replay.observed import Kill, Observed, Place, place_of
 from workers.replay.planted import broken_archive, planted_figures, truncation
 from workers.replay.report import broken_promises, figures, tier_tokens
-from workers.replay.waits import Gap, added_seconds, gaps, in_flight, percentile, recovery_seconds, waited_turns
+from workers.replay.waits import (
+    Gap,
+    added_seconds,
+    gaps,
+    in_flight,
+    noise_seconds,
+    percentile,
+    recovery_seconds,
+    waited_turns,
+)
 
 ENTRIES = list(recorded_entries(recording()))
 
@@ -96,8 +105,10 @@ def test_a_turn_that_waits_for_a_consolidation_is_found() -> None:
 
 def test_a_turn_that_waits_at_its_beginning_is_found() -> None:
     """Between submission and first call, too."""
-    observed = as_it_should_be(consolidations=(consolidation(BEGUN - 0.05, BEGUN + 0.08),))
-    assert waited_turns(observed) == ("turn-0001",)
+    first, second = as_it_should_be().turns
+    early = replace(first, submitted_at=BEGUN - 0.5)
+    consolidations = (consolidation(BEGUN - 0.6, BEGUN + 0.08),)
+    assert waited_turns(as_it_should_be(turns=(early, second), consolidations=consolidations)) == ("turn-0001",)
 
 
 @pytest.mark.parametrize("gap_seconds", [0.0, 0.01, 0.4, 0.79])
@@ -112,10 +123,28 @@ def test_a_short_gap_across_the_end_of_a_consolidation_is_no_wait() -> None:
     assert waited_turns(observed) == ()
 
 
-def test_the_gap_of_a_killed_front_worker_is_no_wait() -> None:
-    """A successor had to start first, whatever the background did; a killed background worker excuses nothing."""
-    assert waited_turns(waiting_turn(0.9, Kill(worker="front", at=BEGUN + 1.1))) == ()
-    assert waited_turns(waiting_turn(0.9, Kill(worker="background", at=BEGUN + 1.1))) == ("turn-0001",)
+@pytest.mark.parametrize("killed_at", [BEGUN + 0.5, BEGUN + 1.1])
+def test_a_dead_front_worker_is_no_wait(killed_at: float) -> None:
+    """Killed in its call or after it: a successor had to start first, whatever the background did. A killed background
+    worker excuses nothing."""
+    assert waited_turns(waiting_turn(0.9, Kill(worker="front", at=killed_at))) == ()
+    assert waited_turns(waiting_turn(0.9, Kill(worker="background", at=killed_at))) == ("turn-0001",)
+
+
+def test_a_turn_that_moves_on_in_a_gap_does_not_wait() -> None:
+    """A commit in the middle of it: two standstills, each too short."""
+    observed = waiting_turn(0.9)
+    moving = turn(1, BEGUN, played(1, 0, BEGUN + 1.45), seconds=2.9)
+    assert waited_turns(replace(observed, turns=(moving,))) == ()
+
+
+def test_a_standstill_no_longer_than_the_noise_of_the_play_is_no_wait() -> None:
+    """Where the machine lets the turn stand as long without any consolidation, nothing is shown by it."""
+    observed = waiting_turn(0.9)
+    later = (turn(2, BEGUN + 10, seconds=2.0), call(2, 0, BEGUN + 11.0, BEGUN + 12.0))
+    noisy = replace(observed, turns=(*observed.turns, later[0]), spans=(*observed.spans, later[1]))
+    assert noise_seconds(noisy) == pytest.approx(1.0)
+    assert waited_turns(noisy) == ()
 
 
 def test_gaps_are_what_no_call_covers() -> None:

@@ -30,7 +30,7 @@ def replay(
     ] = "",
     latency_seconds: Annotated[
         float, typer.Option("--latency", metavar="SECONDS", min=0, help="How long the provider takes for an answer.")
-    ] = 0.06,
+    ] = 0.08,
     pause_seconds: Annotated[
         float, typer.Option("--pace", metavar="SECONDS", min=0, help="Pause between turns.")
     ] = 0.0,

@@ -13,9 +13,9 @@ if position > saved then return LOST end
 if position == saved then
   call("RPUSH", STEPS[lane], ARGV[5])
   set(work, prefix .. "progress", "1")
+  if lane == "turn" then save(work) end
+  renew(head, lane)
+  save_head(head)
   saved = saved + 1
 end
-if lane == "turn" then save(work) end
-renew(head, lane)
-save_head(head)
 return {"held", saved}

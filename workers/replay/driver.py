@@ -98,7 +98,7 @@ class _Player:
     def play(self, index: int, turn: RecordedTurn) -> None:
         submitted_at = time.time()
         played = self._session.submit(turn.input, turn_id=turn_id_of(index))
-        rounds = tuple(self._rounds(played))
+        events = list(self._followed(played))
         answered_at, answer = time.time(), _answer(played)
         self.turns.append(
             PlayedTurn(
@@ -106,17 +106,18 @@ class _Player:
                 submitted_at=submitted_at,
                 answered_at=answered_at,
                 answer=answer,
-                rounds=rounds,
+                started_at=tuple(event.at for event in events if event.kind == "started"),
+                rounds=tuple(_round(played.turn_id, event) for event in events if event.kind == "round"),
             )
         )
         self._tell()
 
-    def _rounds(self, turn: Turn) -> Iterator[PlayedRound]:
-        """The turn's rounds as they are committed, up to its end."""
+    def _followed(self, turn: Turn) -> Iterator[Event]:
+        """The turn's events as they come, up to its end."""
         for event in turn.events():
+            yield event
             if event.kind == "round":
                 self._round_count += 1
-                yield _round(turn.turn_id, event)
                 self._tell()
 
     def _tell(self) -> None:

@@ -73,6 +73,8 @@ class PlayedTurn:
     answered_at: float
     answer: str | None
     """None if it ended without one."""
+    started_at: tuple[float, ...] = ()
+    """When workers took it up: more than once if one was killed."""
     rounds: tuple[PlayedRound, ...] = ()
 
 

@@ -22,6 +22,7 @@ def figures(recording: Recording, observed: Observed) -> dict[str, Any]:
         "rounds": len(observed.rounds),
         "rotations": len(observed.rotations),
         "waited": len(waits.waited_turns(observed)),
+        "noise_ms": round(1000 * waits.noise_seconds(observed), 1),
         "max_fill": round(observed.largest_request_tokens / observed.window_tokens, 4),
         "refused": observed.refused_count,
         "unanswered": len(unanswered(recording, observed)),

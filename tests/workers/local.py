@@ -1,0 +1,73 @@
+"""Workers without processes: hints are run at once, on threads of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from sessionlib.agent import Agent
+from sessionlib.catalog import Catalog
+from sessionlib.leases import Leases
+from sessionlib.providers.contract import Provider
+from sessionlib.running import unobserved
+from sessionlib.stores.contract import Limits
+from workers import background, front
+from workers.blocking import Connection
+from workers.connection import client_for
+from workers.dispatch import CLOSE_CALLS, DISPOSE, PURGE, RUN_ROTATION, RUN_TURN
+from workers.hints import Hints
+from workers.parts import Parts
+from workers.settings import Settings
+from workers.snapshots import SnapshotCache
+from workers.store import RedisStore
+
+LIMITS = Limits(lease_seconds=1.0, sweep_first_seconds=0.1)
+
+
+def store_at(url: str, namespace: str, limits: Limits = LIMITS) -> RedisStore:
+    """A store of its own on a server."""
+    return RedisStore(client_for(url), namespace=namespace, partitions=1, limits=limits)
+
+
+def catalog_of(agent: Agent, provider: Provider) -> Catalog:
+    return Catalog({agent.name: agent}, {agent.provider: provider})
+
+
+def connection_to(store: RedisStore, catalog: Catalog, dispatch: LocalWorkers) -> Connection:
+    return Connection(store, dispatch, Hints(store), catalog)
+
+
+@dataclass
+class LocalWorkers:
+    """A Dispatch that runs what it is sent."""
+
+    store: RedisStore
+    catalog: Catalog
+    sent: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="local-worker")
+        self.parts = Parts(
+            settings=Settings(),
+            store=self.store,
+            catalog=self.catalog,
+            dispatch=self,
+            leases=Leases(self.store),
+            snapshots=SnapshotCache(),
+        )
+        self._tasks: Mapping[str, Callable[[str], object]] = {
+            RUN_TURN: lambda session_id: front.run(self.parts, session_id, unobserved),
+            RUN_ROTATION: lambda session_id: background.rotate(self.parts, session_id, unobserved),
+            DISPOSE: lambda session_id: background.dispose(self.parts, session_id, unobserved),
+            PURGE: lambda session_id: background.purge(self.parts, session_id),
+            CLOSE_CALLS: self.store.close_open_calls,
+        }
+
+    def send(self, task: str, **ids: str) -> None:
+        self.sent.append((task, ids))
+        self._pool.submit(self._tasks[task], ids["session_id"])
+
+    def close(self) -> None:
+        """Wait for what runs."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
