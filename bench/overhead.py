@@ -79,7 +79,7 @@ class Samples:
             smallest = self.by_pass[layer, min(s for name, s in self.by_pass if name == layer)]
             ratios = [median(these) / median(those) for these, those in zip(passes, smallest, strict=True)]
             low, high = median_interval(ratios)
-            spread = Spread.of([seconds * 1_000 for seconds in sum(passes, [])])
+            spread = Spread.of([seconds * 1_000 for one in passes for seconds in one])
             yield Row(layer, size, spread, median(ratios), low, high)
 
 

@@ -19,7 +19,14 @@ from sessionlib.providers.contract import ToolDeclaration
 from sessionlib.tokens import Counter
 from sessionlib.tools.declaration import Tool
 from sessionlib.tools.history import HISTORY_DECLARATIONS
-from sessionlib.window import Budgets, Room
+from sessionlib.window import Budgets, Room, narrowed
+
+LEAST_ROOM_FRACTION = 0.125
+"""However dense a provider reports its tokens to be, this share of the window is left for the conversation: who answers
+requests has room for them, and a report that leaves none makes no sense."""
+
+RATIO_HALVINGS = 20
+"""Steps of the search for the largest ratio that converges: to a millionth of where it begins."""
 
 
 class Frozen(BaseModel):
@@ -148,3 +155,30 @@ class Agent(Frozen):
                 self.window_tokens, fixed_tokens + 1, f"instructions and tools alone take {fixed_tokens} tokens"
             )
         return self.policy.budgets(room, counter, show_span=self.history_tool)
+
+    def session_budgets(self, counter: Counter, calibration: float) -> Budgets:
+        """`budgets` at what a session has learned: whatever that is, a session of an agent that converges goes on.
+
+        Past the largest calibration that converges, what a rotation leaves is as there, and the limit of what is sent
+        as the calibration says.
+        """
+        believable = self.window_tokens / (self.fixed_tokens(counter) + self.window_tokens * LEAST_ROOM_FRACTION)
+        ratio = max(min(calibration, believable), counter.error_ratio)
+        try:
+            return self.budgets(counter, ratio)
+        except CannotConverge:
+            largest = self._largest_ratio(counter, ratio)
+            return narrowed(self.budgets(counter, largest), ratio / largest)
+
+    def _largest_ratio(self, counter: Counter, too_large: float) -> float:
+        """The largest calibration below *too_large* that converges, about; the counter's own error if none does."""
+        converging = counter.error_ratio
+        for _ in range(RATIO_HALVINGS):
+            middle = (converging + too_large) / 2
+            try:
+                self.budgets(counter, middle)
+            except CannotConverge:
+                too_large = middle
+            else:
+                converging = middle
+        return converging

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Mapping, Sequence
 
 from sessionlib.agent import Agent
 from sessionlib.counters import counter_named
-from sessionlib.entries import Entry, require_encodable
+from sessionlib.entries import Entry, EntryKind, require_encodable
 from sessionlib.errors import InvalidInput
 from sessionlib.ids import require_id
-from sessionlib.stores.contract import AgentRef, Busy, OpenRequest, TurnInput
+from sessionlib.stores.contract import AgentRef, Busy, OpenRequest, SubmitRequest, TurnInput
 from sessionlib.window import require_fits, sent_sizes
 
 
@@ -25,6 +26,11 @@ def results_input(results: object) -> TurnInput:
         raise InvalidInput("results", results, "must map each open call's id to its result")
     pairs = tuple((_require_text("call id", key, may_be_blank=False), results[key]) for key in results)
     return TurnInput(results=tuple((key, _require_text(f"result of {key}", text)) for key, text in pairs))
+
+
+def require_timeout(value: float | None) -> float | None:
+    """*value* if it is a time to wait at most, or None (for ever). Raises InvalidInput."""
+    return None if value is None else require_seconds("timeout_seconds", value)
 
 
 def require_seconds(field: str, value: float) -> float:
@@ -42,6 +48,11 @@ def open_request(
     Raises InvalidInput, and CannotConverge for a window that would rotate for ever.
     """
     require_id("session_id", session_id)
+    if not isinstance(agent, Agent):
+        raise InvalidInput("agent", agent, "must be an Agent, or the name of one in the catalog")
+    for entry in history:
+        if not isinstance(entry, Entry) or entry.kind is EntryKind.RECORD:
+            raise InvalidInput("history", entry, "must hold entries only, and no records")
     counter = counter_named(agent.counter)
     budgets = agent.budgets(counter)
     return OpenRequest(
@@ -64,6 +75,31 @@ def turn_input(agent: Agent, message: str | None, results: Mapping[str, str] | N
     made = message_input(message)
     require_fits(Entry.user(made.message), agent, counter_named(agent.counter))
     return made
+
+
+def submit_request(
+    session_id: str,
+    agent: Agent,
+    message: str | None,
+    results: Mapping[str, str] | None,
+    *,
+    turn_id: str | None,
+    busy: Busy | str = Busy.ENQUEUE,
+    is_own: bool = False,
+) -> SubmitRequest:
+    """The checked request that submits a turn, with a random id if none is given.
+
+    Raises InvalidInput, InputTooLarge.
+    """
+    return SubmitRequest(
+        session_id=session_id,
+        turn_id=uuid.uuid4().hex if turn_id is None else require_id("turn_id", turn_id),
+        input=turn_input(agent, message, results),
+        busy=busy_policy(busy),
+        timeout_seconds=agent.turn_timeout_seconds,
+        open_calls_seconds=agent.open_calls_seconds,
+        is_own=is_own,
+    )
 
 
 def busy_policy(value: Busy | str) -> Busy:

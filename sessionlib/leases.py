@@ -48,7 +48,7 @@ class Leases:
         held = HeldLease(grant)
         with self._lock:
             self._held.add(held)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():  # a forked child has the object, not the thread
                 self._thread = threading.Thread(target=self._renew_while_held, name="leases", daemon=True)
                 self._thread.start()
         try:
@@ -98,5 +98,6 @@ class Leases:
             lease.lose()
         except StoreUnavailable:
             raise
-        except StoreError as exc:
-            log.warning("lease not renewed", extra={"session_id": lease.grant.session_id, "error": exc.code})
+        except Exception as exc:  # noqa: BLE001 - whatever it was, all other leases need this thread
+            error = getattr(exc, "code", type(exc).__name__)
+            log.warning("lease not renewed", extra={"session_id": lease.grant.session_id, "error": error})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -17,7 +17,18 @@ from sessionlib.archive import find, pack
 from sessionlib.catalog import Catalog
 from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
-from sessionlib.errors import Cancelled, LeaseLost, ProviderUnavailable, SessionError, StoreUnavailable, place_of
+from sessionlib.errors import (
+    Cancelled,
+    InvalidInput,
+    LeaseLost,
+    ProviderError,
+    ProviderUnavailable,
+    SessionError,
+    StoreCorrupt,
+    StoreError,
+    StoreUnavailable,
+    place_of,
+)
 from sessionlib.policies.contract import Origin
 from sessionlib.projection import Projection
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape
@@ -46,8 +57,11 @@ CALL_ATTEMPTS = 3
 RETRY_SECONDS = 5.0
 """When work is due again whose provider could not be reached, unless the provider names a time."""
 
+LONGEST_PAUSE_SECONDS = 2.0
+"""The longest pause between two tries of one call: who is told to wait longer gives the lane back meanwhile."""
+
 FAULT_RETRY_SECONDS = 1.0
-"""When work is due again that ended with an error of ours; five such attempts end it."""
+"""When work is due again that ended with an error of ours or of the store; five such attempts end it."""
 
 
 def unobserved(_phase: str, **_figures: object) -> None:
@@ -68,6 +82,13 @@ class Held(Protocol):
 Hold = Callable[[Grant], AbstractContextManager[Held]]
 """Keeps a grant's lease alive inside a `with` block."""
 
+Announce = Callable[[str, Committed], None]
+"""Hears what a commit inside a turn of that session made due: the turn's own end is in its `Ran`."""
+
+
+def unannounced(_session_id: str, _committed: Committed) -> None:
+    """An `Announce` where nobody needs to be told."""
+
 
 @dataclass(frozen=True, slots=True)
 class Engine:
@@ -77,6 +98,7 @@ class Engine:
     catalog: Catalog
     hold: Hold
     observe: Observe
+    announce: Announce = unannounced
 
     def agent(self, session_id: str, ref: AgentRef) -> Agent:
         """The agent version that a session follows: the catalog's, or rebuilt from the stored description."""
@@ -107,8 +129,8 @@ def run_turn(engine: Engine, session_id: str, known: Snapshot | None = None) -> 
     grant = engine.store.begin(session_id, Lane.TURN, new_token(), known)
     if isinstance(grant, Refusal):
         return Ran(status=grant)
-    with engine.hold(grant):
-        return _settled(engine, grant, lambda: TurnRun(engine, grant).run())
+    with engine.hold(grant) as held:
+        return _settled(engine, grant, lambda: TurnRun(engine, grant, held).run())
 
 
 def run_rotation(engine: Engine, session_id: str, known: Snapshot | None = None) -> Ran:
@@ -121,12 +143,22 @@ def run_rotation(engine: Engine, session_id: str, known: Snapshot | None = None)
 
 
 def run_disposals(engine: Engine, session_id: str) -> int:
-    """Let the provider forget the sessions that nobody uses any more; how many. Raises ProviderUnavailable."""
-    count = 0
+    """Let the provider forget the sessions that nobody uses any more; how many.
+
+    Raises ProviderError, or InvalidInput for a provider that is not in the catalog, when all were tried: what failed
+    stays due.
+    """
+    count, failure = 0, None
     for handle in engine.store.handles_to_dispose(session_id):
-        engine.catalog.provider(handle.provider).dispose(handle.handle)
+        try:
+            engine.catalog.provider(handle.provider).dispose(handle.handle)
+        except (ProviderError, InvalidInput) as exc:
+            failure = exc
+            continue
         engine.store.disposed(session_id, handle.handle)
         count += 1
+    if failure is not None:
+        raise failure
     return count
 
 
@@ -143,12 +175,27 @@ def _settled(engine: Engine, grant: Grant, run: Callable[[], Ran]) -> Ran:
         return Ran(work_id=grant.work_id, status="lost")
     except StoreUnavailable:
         raise  # no verdict on the work, even if the store is back by now: the lease runs out, another run goes on
-    except ProviderUnavailable as exc:
-        return _failed(engine, grant, exc.code, str(exc), max(RETRY_SECONDS, exc.retry_after_seconds or 0.0))
     except SessionError as exc:
-        return _failed(engine, grant, exc.code, str(exc), None)
+        return _failed(engine, grant, exc.code, str(exc), _retry_seconds(exc))
+    except KeyboardInterrupt:
+        with suppress(StoreError):  # then the lease runs out by itself
+            engine.store.release(grant)
+        raise
     except Exception as exc:  # noqa: BLE001 - a fault of ours must not take the worker with it; attempts are counted
         return _failed(engine, grant, "internal_error", f"{type(exc).__name__} at {place_of(exc)}", FAULT_RETRY_SECONDS)
+
+
+def _retry_seconds(error: SessionError) -> float | None:
+    """When work is due again that ended with *error*; None ends it."""
+    match error:
+        case ProviderUnavailable():
+            return max(RETRY_SECONDS, error.retry_after_seconds or 0.0)
+        case StoreCorrupt():
+            return None
+        case StoreError():
+            return FAULT_RETRY_SECONDS
+        case _:
+            return None
 
 
 def _observer(engine: Engine, grant: Grant) -> Observe:
@@ -181,8 +228,8 @@ class TurnRun:
     """A granted turn, round by round. `run` plays all of it; a caller with a loop of its own plays each round, and
     needs no provider here."""
 
-    def __init__(self, engine: Engine, grant: Grant, *, is_own: bool = False) -> None:
-        self._engine, self._grant, self._begun = engine, grant, time.monotonic()
+    def __init__(self, engine: Engine, grant: Grant, held: Held, *, is_own: bool = False) -> None:
+        self._engine, self._grant, self._held, self._begun = engine, grant, held, time.monotonic()
         self._observe = _observer(engine, grant)
         self._steps = _StepLog(engine, grant)
         self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
@@ -202,6 +249,7 @@ class TurnRun:
             outcome, committed = self.play(self._perform)
             if outcome.answer is not None:
                 return self._answered(committed)
+            self._engine.announce(self._grant.session_id, committed)
 
     def view(self, known_tools: Iterable[str] | None = None) -> RoundView:
         """What the next round is decided from. *known_tools*: names of those that can be run, private ones besides."""
@@ -209,7 +257,7 @@ class TurnRun:
             snapshot=self._snapshot,
             agent=self._agent,
             counter=self._counter,
-            budgets=self._agent.budgets(self._counter, self._snapshot.calibration),
+            budgets=self._agent.session_budgets(self._counter, self._snapshot.calibration),
             result_cap_tokens=self._result_cap_tokens,
             turn_id=self._grant.work_id,
             round=self._round,
@@ -307,10 +355,18 @@ class TurnRun:
 
     def _ask(self, request: ModelRequest) -> ModelReply:
         provider = self._engine.catalog.provider(self._agent.provider)
-        for attempt in patiently():
+        for attempt in patiently(self._is_over):
             with attempt:
-                return provider.complete(request)
+                return provider.complete(self._in_time(request))
         raise AssertionError("unreachable: the last attempt raises")
+
+    def _is_over(self) -> bool:
+        """Whether nothing more should be tried for this turn: it was cancelled, is another's, or its time is up."""
+        return self._held.is_lost or self._seconds_left() <= LAST_SECONDS
+
+    def _in_time(self, request: ModelRequest) -> ModelRequest:
+        """*request* with no more time than the turn has by now: earlier tries took some of it."""
+        return replace(request, timeout_seconds=min(request.timeout_seconds, self._seconds_left()))
 
     def _entry(self, seq: int) -> Entry | None:
         """An entry of the session by its number, in the window or archived."""
@@ -357,7 +413,7 @@ class _RotationRun:
         plan = plan_for(
             snapshot.layout,
             grant.boundary_seq,
-            budgets=self._agent.budgets(counter, snapshot.calibration),
+            budgets=self._agent.session_budgets(counter, snapshot.calibration),
             counter=counter,
             show_span=self._agent.history_tool,
             origin=self._origin(),
@@ -381,7 +437,7 @@ class _RotationRun:
             raise TypeError("a rotation only consolidates")
         request = effect.request
         self._observe("consolidation", first_seq=request.first_seq, last_seq=request.last_seq, attempt=effect.attempt)
-        for attempt in patiently():
+        for attempt in patiently(lambda: self._held.is_lost):
             with attempt:
                 return self._summarizer.consolidate(request, lambda: self._held.is_lost)
         raise AssertionError("unreachable: the last attempt raises")
@@ -400,18 +456,23 @@ class _RotationRun:
             tail_token=snapshot.tail_token,
             records=outcome.layout.records,
             chunk=pack(leaving) if leaving else b"",
-            line_tokens=self._agent.budgets(counter, snapshot.calibration).line_tokens,
+            line_tokens=self._agent.session_budgets(counter, snapshot.calibration).line_tokens,
             figures=outcome.figures(),
         )
 
 
-def patiently() -> Iterator[Any]:
-    """A few attempts of one provider call, with growing pauses between them."""
+def patiently(is_over: Callable[[], bool]) -> Iterator[Any]:
+    """A few attempts of one provider call, with growing pauses between them; none after *is_over*."""
     return iter(
         tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(ProviderUnavailable),
-            stop=tenacity.stop_after_attempt(CALL_ATTEMPTS),
-            wait=tenacity.wait_exponential_jitter(multiplier=0.2, max=2.0, jitter=0.2),
+            retry=tenacity.retry_if_exception(_is_soon_over),
+            stop=tenacity.stop_any(tenacity.stop_after_attempt(CALL_ATTEMPTS), lambda _: is_over()),
+            wait=tenacity.wait_exponential_jitter(multiplier=0.2, max=LONGEST_PAUSE_SECONDS, jitter=0.2),
             reraise=True,
         )
     )
+
+
+def _is_soon_over(error: BaseException) -> bool:
+    """Whether a call is worth another try after a short pause."""
+    return isinstance(error, ProviderUnavailable) and (error.retry_after_seconds or 0.0) <= LONGEST_PAUSE_SECONDS

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,23 +14,25 @@ from typing import Self
 from sessionlib.agent import Agent
 from sessionlib.catalog import Catalog, ProviderSource
 from sessionlib.entries import Entry
-from sessionlib.errors import AnswerTimeout, InvalidInput, ProviderUnavailable, StoreError
+from sessionlib.errors import AnswerTimeout, InvalidInput, place_of
 from sessionlib.events import Reply, reply_of
 from sessionlib.ids import require_id
-from sessionlib.inputs import busy_policy, open_request, require_seconds, turn_input
+from sessionlib.inputs import open_request, require_seconds, require_timeout, submit_request
 from sessionlib.layout import Layout
 from sessionlib.leases import HeldLease, Leases
 from sessionlib.running import Engine, run_disposals, run_rotation, run_turn, unobserved
 from sessionlib.stores.contract import (
     Busy,
+    Committed,
     Event,
     Grant,
     SessionStore,
     SessionView,
-    SubmitRequest,
     TurnState,
 )
 from sessionlib.stores.sqlite import IN_MEMORY, SqliteStore
+
+log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.05
 """How soon a caller notices that its turn was ended by another thread or process, or is due again."""
@@ -68,9 +70,14 @@ class Session:
         request = open_request(session_id, agent, history, pin)
         self._store = SqliteStore(path)
         self._leases = Leases(self._store)
-        self._engine = Engine(self._store, catalog, self._hold, unobserved)
+        self._engine = Engine(self._store, catalog, self._hold, unobserved, self._announce)
         self._closing, self._abandoned, self._due = threading.Event(), threading.Event(), threading.Event()
-        self._store.open(request)
+        try:
+            if self._store.open(request).agent.digest != agent.digest:  # pinned to the version that it has
+                self.agent = catalog.agent_from_description(self._store.agent_json(session_id))
+        except BaseException:
+            self._store.close_connections()
+            raise
         self._background = threading.Thread(target=self._work_in_background, name="rotations", daemon=True)
         self._background.start()
 
@@ -90,21 +97,15 @@ class Session:
     ) -> Reply:
         """Take a turn: a message, or results for the calls that the turn before left open.
 
-        *turn_id* is the idempotency key. Raises InvalidInput, InputTooLarge, TurnConflict, SessionClosed, SessionBusy;
-        TurnFailed; AnswerTimeout (the turn goes on with the next call, or in the background).
+        *turn_id* is the idempotency key. *timeout_seconds* limits the waiting for what other threads and processes do;
+        a round that this thread plays itself ends by the agent's own times. Raises InvalidInput, InputTooLarge,
+        TurnConflict, SessionClosed, SessionBusy, StoreUnavailable; TurnFailed; AnswerTimeout (the turn goes on with
+        the next call).
         """
-        turn_id = uuid.uuid4().hex if turn_id is None else require_id("turn_id", turn_id)
-        self._store.submit(
-            SubmitRequest(
-                session_id=self.session_id,
-                turn_id=turn_id,
-                input=turn_input(self.agent, message, results),
-                busy=busy_policy(busy),
-                timeout_seconds=self.agent.turn_timeout_seconds,
-                open_calls_seconds=self.agent.open_calls_seconds,
-            )
-        )
-        return self._answer(turn_id, timeout_seconds)
+        require_timeout(timeout_seconds)
+        request = submit_request(self.session_id, self.agent, message, results, turn_id=turn_id, busy=busy)
+        self._store.submit(request)
+        return self._answer(request.turn_id, timeout_seconds)
 
     def layout(self) -> Layout:
         """What the next request is built from: records, carried input, live entries."""
@@ -120,6 +121,7 @@ class Session:
 
     def rotate(self, timeout_seconds: float | None = None) -> Event | None:
         """Rotate now and wait for it: the explicit form. Its audit event; None if the time ran out first."""
+        require_timeout(timeout_seconds)
         last_seen = [event.id for event in self.audit()][-1:]
         rotation_id = self._store.request_rotation(self.session_id, "asked")
         self._due.set()
@@ -182,13 +184,19 @@ class Session:
             self._due.wait(IDLE_SECONDS)
             self._due.clear()
             if not self._closing.is_set():
-                with suppress(StoreError, ProviderUnavailable):  # looked at again, and nobody waits for it
+                try:
                     self._rotate_while_due()
                     run_disposals(self._engine, self.session_id)
+                except Exception as exc:  # noqa: BLE001 - nobody waits for it, and it is looked at again
+                    log.warning("background work failed", extra={"error": f"{type(exc).__name__} at {place_of(exc)}"})
 
     def _rotate_while_due(self) -> None:
         while run_rotation(self._engine, self.session_id).rotation_id and not self._closing.is_set():
             pass
+
+    def _announce(self, _session_id: str, committed: Committed) -> None:
+        if committed.rotation_id or committed.disposal:
+            self._due.set()
 
     @contextmanager
     def _hold(self, grant: Grant) -> Iterator[_Abandonable]:
@@ -210,8 +218,6 @@ class _Abandonable:
 def _until(timeout_seconds: float | None) -> Iterator[float]:
     """Look now and every LOOK_SECONDS until the time is over; yields how many seconds were waited."""
     begun = time.monotonic()
-    if timeout_seconds is not None:
-        require_seconds("timeout_seconds", timeout_seconds)
     while True:
         waited = time.monotonic() - begun
         yield waited

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from sessionlib.agent import Agent
@@ -254,7 +254,7 @@ def _outcome(
     request_tokens = asked.request.counted_tokens
     calibration = asked.calibration
     if not view.is_resumed and request_tokens >= view.agent.window_tokens * CALIBRATING_FRACTION:
-        calibration = calibrated(calibration, request_tokens, reply.usage)
+        calibration = calibrated(calibration, request_tokens, _believable(reply.usage, view.agent))
     ratio = max(calibration, view.counter.error_ratio)
     growth = ratio / max(asked.calibration, view.counter.error_ratio)
     spent = view.spent.plus(reply.usage, math.ceil(request_tokens * ratio))
@@ -272,6 +272,13 @@ def _outcome(
         closes_calls=view.round == 0 and bool(view.snapshot.open_calls),
         is_reseeded=asked.is_reseeded,
     )
+
+
+def _believable(usage: Usage | None, agent: Agent) -> Usage | None:
+    """*usage* with no more than the window holds: what was answered was not above it, whatever the provider reports."""
+    if usage is None or usage.prompt_tokens <= agent.window_tokens:
+        return usage
+    return replace(usage, prompt_tokens=agent.window_tokens)
 
 
 def _answer(view: RoundView, reply: ModelReply, unknown: Sequence[CallRequest], spent: Spent) -> Answer:

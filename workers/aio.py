@@ -16,10 +16,11 @@ from sessionlib.agent import Agent
 from sessionlib.entries import Entry
 from sessionlib.errors import AnswerTimeout
 from sessionlib.events import FINAL_KINDS, Reply
-from sessionlib.inputs import require_seconds
+from sessionlib.inputs import require_timeout
 from sessionlib.layout import Layout
 from sessionlib.stores.contract import Busy, Event, SessionView, TurnState
 from workers.blocking import ClientSession, Connection, Sessions, Turn
+from workers.keys import ENDED
 from workers.settings import Settings
 from workers.waiting import Waiting
 
@@ -99,6 +100,7 @@ class AsyncSession:
         timeout_seconds: float | None = None,
     ) -> Reply:
         """As `ClientSession.send`."""
+        require_timeout(timeout_seconds)
         turn = await self.submit(message, results=results, turn_id=turn_id, busy=busy)
         return await turn.answer(timeout_seconds)
 
@@ -133,7 +135,7 @@ class AsyncSession:
 
     async def watch(self, after: str = "", timeout_seconds: float | None = None) -> AsyncIterator[Event]:
         """As `ClientSession.watch`."""
-        waiting = Waiting(timeout_seconds)
+        waiting = Waiting(require_timeout(timeout_seconds))
         async with _News(self._connection, self.session_id, "") as news:
             while True:
                 found: Sequence[Event] = ()
@@ -166,10 +168,8 @@ class AsyncTurn:
 
     async def answer(self, timeout_seconds: float | None = None) -> Reply:
         """As `Turn.answer`: waits through an outage of the store, and raises StoreUnavailable where that does."""
-        if timeout_seconds is not None:
-            require_seconds("timeout_seconds", timeout_seconds)
-        waiting = Waiting(timeout_seconds)
-        async with _News(self._connection, self.session_id, self.turn_id) as news:
+        waiting = Waiting(require_timeout(timeout_seconds))
+        async with _News(self._connection, self.session_id, self.turn_id + ENDED) as news:
             while True:
                 with waiting.through_outages():
                     reply = await self._threads.call(self._turn.reply)
@@ -181,7 +181,7 @@ class AsyncTurn:
 
     async def events(self, after: str = "") -> AsyncIterator[Event]:
         """As `Turn.events`."""
-        waiting = Waiting(None)
+        waiting, is_over = Waiting(None), False
         async with _News(self._connection, self.session_id, self.turn_id) as news:
             while True:
                 found: Sequence[Event] = ()
@@ -193,7 +193,14 @@ class AsyncTurn:
                     yield event
                     if event.kind in FINAL_KINDS:
                         return
-                await news.wait(waiting.pause_seconds)
+                if found:
+                    continue
+                if is_over:
+                    return
+                with waiting.through_outages():
+                    is_over = await self._threads.call(self._turn.is_finished)
+                if not is_over:
+                    await news.wait(waiting.pause_seconds)
 
     async def cancel(self) -> TurnState:
         """As `Turn.cancel`."""
@@ -205,13 +212,18 @@ class _News:
 
     def __init__(self, connection: Connection, session_id: str, turn_id: str) -> None:
         self._loop, self._event = asyncio.get_running_loop(), asyncio.Event()
-        self._listening = connection.hints.listening(session_id, turn_id, self._wake)
+        self._hints = connection.hints
+        self._listening = self._hints.listening(session_id, turn_id, self._wake)
 
     def _wake(self) -> None:
-        self._loop.call_soon_threadsafe(self._event.set)
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            self._loop.call_soon_threadsafe(self._event.set)
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self._listening.__enter__)  # the first of a process waits for its subscription
+        # The first of a process waits for its subscription, in a thread; nothing is registered there, since a task
+        # that is cancelled meanwhile would leave it behind.
+        await asyncio.to_thread(self._hints.subscribe)
+        self._listening.__enter__()
         return self
 
     async def __aexit__(self, *exc: object) -> None:

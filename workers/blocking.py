@@ -7,9 +7,8 @@ print(session.send("Where is my parcel?").text)
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from sessionlib.agent import Agent
@@ -18,25 +17,30 @@ from sessionlib.entries import Entry
 from sessionlib.errors import AnswerTimeout, InvalidInput
 from sessionlib.events import FINAL_KINDS, Reply, reply_of
 from sessionlib.ids import require_id
-from sessionlib.inputs import busy_policy, open_request, require_seconds, turn_input
+from sessionlib.inputs import open_request, require_seconds, require_timeout, submit_request
 from sessionlib.layout import Layout
+from sessionlib.leases import Leases
 from sessionlib.stores.contract import (
     Busy,
     Event,
     Opened,
     SessionStore,
     SessionView,
-    SubmitRequest,
     Submitted,
     TurnState,
+    TurnView,
 )
 from workers.app import make_app
 from workers.dispatch import PURGE, RUN_ROTATION, RUN_TURN, CeleryDispatch, Dispatch
 from workers.hints import Hints
+from workers.keys import ENDED
 from workers.own_loop import OwnTurn
 from workers.settings import Settings
 from workers.store import RedisStore
 from workers.waiting import Waiting
+
+CLIENT_CONNECTIONS = 8
+"""Connections to the store of a process that calls, its subscription included, however many answers it awaits."""
 
 BROKER_PRODUCERS = 1
 """A caller's threads take turns to send hints, half a millisecond each: each producer holds two connections."""
@@ -51,11 +55,16 @@ class Connection:
     hints: Hints
     catalog: Catalog
     retention_seconds: float | None = None
+    leases: Leases = field(init=False)
+    """Of the turns that this process runs itself."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "leases", Leases(self.store))
 
     @classmethod
     def to(cls, settings: Settings) -> Connection:
         """Parts for *settings*; nothing is sent before the first call. Raises InvalidInput."""
-        store = RedisStore.connect(settings)
+        store = RedisStore.connect(settings, CLIENT_CONNECTIONS)
         app = make_app(settings)
         app.conf.broker_pool_limit = BROKER_PRODUCERS
         return cls(store, CeleryDispatch(app), Hints(store), settings.catalog(), settings.retention_seconds)
@@ -148,6 +157,7 @@ class ClientSession:
         timeout_seconds: float | None = None,
     ) -> Reply:
         """Submit a turn and wait for its answer. Raises what `submit` and `Turn.answer` raise."""
+        require_timeout(timeout_seconds)
         return self.submit(message, results=results, turn_id=turn_id, busy=busy).answer(timeout_seconds)
 
     def submit(
@@ -182,6 +192,7 @@ class ClientSession:
         The same lease, token and order as a worker's turn: waits at most *timeout_seconds* until the session's earlier
         turns are done, then holds the lane until the last commit or the end of the `with` block.
         """
+        require_seconds("timeout_seconds", timeout_seconds)
         turn_id, _ = self._submitted(message, results, turn_id, Busy.ENQUEUE, is_own=True)
         return OwnTurn.begun(self._connection, self.session_id, turn_id, timeout_seconds)
 
@@ -213,7 +224,7 @@ class ClientSession:
         Ends after *timeout_seconds* without anything new; None waits for ever. Raises StoreUnavailable as
         `Turn.answer` does.
         """
-        waiting = Waiting(timeout_seconds)
+        waiting = Waiting(require_timeout(timeout_seconds))
         while True:
             found: Sequence[Event] = ()
             with waiting.through_outages():
@@ -245,17 +256,10 @@ class ClientSession:
         *,
         is_own: bool = False,
     ) -> tuple[str, Submitted]:
-        turn_id = uuid.uuid4().hex if turn_id is None else require_id("turn_id", turn_id)
-        request = SubmitRequest(
-            session_id=self.session_id,
-            turn_id=turn_id,
-            input=turn_input(self.agent, message, results),
-            busy=busy_policy(busy),
-            timeout_seconds=self.agent.turn_timeout_seconds,
-            open_calls_seconds=self.agent.open_calls_seconds,
-            is_own=is_own,
+        request = submit_request(
+            self.session_id, self.agent, message, results, turn_id=turn_id, busy=busy, is_own=is_own
         )
-        return turn_id, self._connection.store.submit(request)
+        return request.turn_id, self._connection.store.submit(request)
 
 
 class Turn:
@@ -270,9 +274,7 @@ class Turn:
         Raises TurnFailed, AnswerTimeout (the turn goes on), InvalidInput (a forgotten turn), and StoreUnavailable if
         the store is away when the timeout has passed, or without a timeout for OUTAGE_SECONDS (30): ask again later.
         """
-        if timeout_seconds is not None:
-            require_seconds("timeout_seconds", timeout_seconds)
-        waiting = Waiting(timeout_seconds)
+        waiting = Waiting(require_timeout(timeout_seconds))
         while True:
             with waiting.through_outages():
                 reply = self.reply()
@@ -280,21 +282,30 @@ class Turn:
                     return reply
                 if waiting.is_over:
                     raise AnswerTimeout(self.turn_id, waiting.waited_seconds)
-            self._connection.hints.wait(self.session_id, self.turn_id, waiting.pause_seconds)
+            self._connection.hints.wait(self.session_id, self.turn_id + ENDED, waiting.pause_seconds)
 
     def reply(self) -> Reply | None:
         """The reply if there is one now. Raises TurnFailed, InvalidInput (a forgotten turn)."""
+        view = self._view()
+        return reply_of(view) if view.state.is_finished else None
+
+    def is_finished(self) -> bool:
+        """Whether the turn ended. Raises InvalidInput (a forgotten turn)."""
+        return self._view().state.is_finished
+
+    def _view(self) -> TurnView:
         view = self._connection.store.turn(self.session_id, self.turn_id)
         if view is None:
             raise InvalidInput("turn_id", self.turn_id, "is not known: never submitted, or forgotten since it ended")
-        return reply_of(view) if view.state.is_finished else None
+        return view
 
     def events(self, after: str = "") -> Iterator[Event]:
         """What the turn reports, from the event *after* on, up to its last event.
 
-        Raises StoreUnavailable if the store is away for OUTAGE_SECONDS (30): go on later from the last event's id.
+        Raises InvalidInput for a forgotten turn, and StoreUnavailable if the store is away for OUTAGE_SECONDS (30): go
+        on later from the last event's id.
         """
-        waiting = Waiting(None)
+        waiting, is_over = Waiting(None), False
         while True:
             found: Sequence[Event] = ()
             with waiting.through_outages():
@@ -304,7 +315,14 @@ class Turn:
                 yield event
                 if event.kind in FINAL_KINDS:
                     return
-            self._connection.hints.wait(self.session_id, self.turn_id, waiting.pause_seconds)
+            if found:
+                continue
+            if is_over:
+                return
+            with waiting.through_outages():
+                is_over = self.is_finished()
+            if not is_over:
+                self._connection.hints.wait(self.session_id, self.turn_id, waiting.pause_seconds)
 
     def cancel(self) -> TurnState:
         """End the turn if it is not finished; its committed rounds stay. A second call is harmless."""

@@ -30,6 +30,9 @@ RETRIES = 3
 RETRY_FIRST_SECONDS, RETRY_LAST_SECONDS = 0.05, 1.0
 SENTINEL_PORT = 26_379
 
+OLDEST_SERVER = (7, 0)
+"""Script flags (`#!lua`) came with it. Valkey tells which Redis it is compatible with."""
+
 UNAVAILABLE_PREFIXES = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
 """Error codes of a server that is there but takes no writes now (redis.io, protocol errors)."""
 
@@ -116,6 +119,16 @@ def store_errors() -> Generator[None]:
         if is_passing(exc):
             raise StoreUnavailable(f"the store takes no writes now: {exc}") from exc
         raise StoreError(f"the store refused: {exc}") from exc
+
+
+def require_version(client: Any) -> None:
+    """Raise StoreError if the server is older than OLDEST_SERVER. One that does not tell its version is taken."""
+    try:
+        version = str(client.info("server")["redis_version"])
+    except redis.ResponseError:  # a user without the right to ask
+        return
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
+        raise StoreError(f"the store's server is Redis {version}; it takes Redis 7.0 or newer, or Valkey")
 
 
 def is_passing(exc: redis.RedisError) -> bool:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from workers.connection import ServerError
-from workers.keys import TURN_SEPARATOR
+from workers.keys import ENDED, TURN_SEPARATOR
 from workers.reads import StoreReads
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,8 @@ class Hints:
         self._seen = threading.local()
 
     def wait(self, session_id: str, turn_id: str, timeout: float) -> bool:
-        """Wait for a hint of a turn ("" for the session itself), at most *timeout* seconds; whether there was one.
+        """Wait for a hint of a turn ("" for the session itself; with `ENDED` after its id, that it ended), at most
+        *timeout* seconds; whether there was one.
 
         A hint that came since this thread's last wait for the same turn counts, the first time any that is remembered:
         look, then wait, misses none.
@@ -94,17 +95,22 @@ class Hints:
         key = (session_id, turn_id)
         with self._lock:
             self._listeners.setdefault(key, []).append(wake)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._subscribe_until_closed, name="hints", daemon=True)
-                self._thread.start()
-        self._has_tried.wait(SUBSCRIBE_SECONDS)
         try:
+            self.subscribe()
             yield
         finally:
             with self._lock:
                 self._listeners[key].remove(wake)
                 if not self._listeners[key]:
                     del self._listeners[key]
+
+    def subscribe(self) -> None:
+        """Begin the subscription if there is none, and wait for it a while: every `listening` does."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._subscribe_until_closed, name="hints", daemon=True)
+                self._thread.start()
+        self._has_tried.wait(SUBSCRIBE_SECONDS)
 
     def close(self) -> None:
         """End the subscription. A later wait begins another."""
@@ -118,7 +124,7 @@ class Hints:
         while not is_closed.is_set():
             try:
                 self._read(is_closed)
-            except ServerError as exc:
+            except Exception as exc:  # noqa: BLE001 - whatever was read or woken, all others listen on
                 log.warning("hints are interrupted", extra={"error": type(exc).__name__})
                 self._has_tried.set()
                 is_closed.wait(RECONNECT_SECONDS)
@@ -139,6 +145,8 @@ class Hints:
         elif message["type"] == "message":
             session_id, _, turn_id = message["data"].decode().partition(TURN_SEPARATOR)
             self._wake((session_id, turn_id))
+            if turn_id.endswith(ENDED):
+                self._wake((session_id, turn_id.removesuffix(ENDED)))
 
     def _wake(self, key: Key) -> None:
         with self._lock:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import binascii
 
 TURN_SEPARATOR = "|"
+ENDED = TURN_SEPARATOR + "ended"
+"""What follows the turn in the hint that it ended."""
 
 PARTITION_KINDS = ("due", "timers", "sweeps", "counters", "index", "agents")
 """KEYS[1..6] of every script."""
@@ -22,7 +24,8 @@ class Keys:
     def __init__(self, namespace: str, partition_count: int) -> None:
         self.namespace, self.partition_count = namespace, partition_count
         self.hints = f"{namespace}:hints"
-        """Channel of the published hints: `<session>|<turn>`, or `<session>|` to those who watch the session."""
+        """Channel of the published hints: `<session>|<turn>`, with `|ended` after it if the turn did, or `<session>|`
+        to those who watch the session."""
         self.partitions = f"{namespace}:partitions"
         """How many partitions the store was started with."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 
 from billiard import active_children
 from celery import signals
@@ -24,15 +25,21 @@ def _start_reaper(**_: object) -> None:
 
 @signals.worker_shutting_down.connect(weak=False)
 def _finish_in_time(**_: object) -> None:
-    """Celery waits for running tasks as long as they take; after the grace time their lanes are given back instead."""
-    timer = threading.Timer(parts().settings.grace_seconds, _give_back)
-    timer.daemon = True
-    timer.start()
+    """Celery waits for running tasks as long as they take; after the grace time their lanes are given back instead.
+
+    On a thread: this is called in a signal handler, which may have interrupted the very making of the parts.
+    """
+    threading.Thread(target=_give_back_in_time, name="grace", daemon=True).start()
 
 
-def _give_back() -> None:
-    """Release what this process holds, and end it with its pool; leases of prefork children run out by themselves."""
-    count = parts().leases.release_all()
+def _give_back_in_time() -> None:
+    """Release what this process still holds after the grace time, and end it with its pool.
+
+    A prefork parent holds nothing itself: the leases of its children run out.
+    """
+    own = parts()
+    time.sleep(own.settings.grace_seconds)
+    count = own.leases.release_all()
     log.warning("grace time over", extra={"given_back": count})
     for child in active_children():
         child.terminate()

@@ -14,13 +14,12 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from sessionlib.errors import AnswerTimeout, InvalidInput
+from sessionlib.errors import AnswerTimeout, InvalidInput, UnknownSession
 from sessionlib.events import Reply, reply_of
-from sessionlib.leases import Leases
 from sessionlib.providers.chat_completions import wire_messages, wire_tool
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest
 from sessionlib.providers.wire_names import from_wire
-from sessionlib.running import Engine, TurnRun, new_token, unobserved
+from sessionlib.running import Engine, Held, TurnRun, new_token, unobserved
 from sessionlib.steps import Effect, EffectResult, ModelCall, ToolOutput, ToolRun, model_step
 from sessionlib.stores.contract import Grant, Lane
 from sessionlib.turn import play_round
@@ -40,14 +39,24 @@ class OwnTurn:
     until then, or until its deadline, the session's later turns wait.
     """
 
-    def __init__(self, connection: Connection, grant: Grant, stack: ExitStack) -> None:
+    def __init__(self, connection: Connection, grant: Grant, held: Held, stack: ExitStack) -> None:
         self._connection, self._grant, self._stack = connection, grant, stack
-        leases = Leases(connection.store)
-        engine = Engine(connection.store, connection.catalog, leases.hold, unobserved)
-        self._run = TurnRun(engine, grant, is_own=True)
-        stack.enter_context(leases.hold(grant))
+        engine = Engine(connection.store, connection.catalog, connection.leases.hold, unobserved)
+        self._run = TurnRun(engine, grant, held, is_own=True)
         self.turn_id = grant.work_id
         self.is_open = True
+
+    @classmethod
+    def _taken(cls, connection: Connection, grant: Grant) -> Self:
+        """Hold what was granted, or give it back."""
+        stack = ExitStack()
+        held = stack.enter_context(connection.leases.hold(grant))
+        try:
+            return cls(connection, grant, held, stack)
+        except BaseException:
+            stack.close()
+            connection.store.release(grant)
+            raise
 
     @classmethod
     def begun(cls, connection: Connection, session_id: str, turn_id: str, timeout_seconds: float) -> Self:
@@ -58,9 +67,11 @@ class OwnTurn:
         while True:
             grant = connection.store.begin(session_id, Lane.TURN, token, own_turn_id=turn_id)
             if isinstance(grant, Grant):
-                return cls(connection, grant, ExitStack())
+                return cls._taken(connection, grant)
             view = connection.store.turn(session_id, turn_id)
-            if view is not None and view.state.is_finished:
+            if view is None:
+                raise UnknownSession(session_id)
+            if view.state.is_finished:
                 reply_of(view)
                 raise InvalidInput("turn_id", turn_id, "was answered before; ask for it with `get_turn`")
             left = deadline - time.monotonic()
@@ -108,7 +119,7 @@ class OwnTurn:
         outcome, committed = self._run.play(self._performer(reply, results), known)
         if outcome.answer is not None:
             self._leave()
-            send_hints(self._connection.dispatch, self._grant.session_id, committed)
+        send_hints(self._connection.dispatch, self._grant.session_id, committed)
         return not self.is_open
 
     def answer(self) -> Reply:
@@ -125,8 +136,10 @@ class OwnTurn:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self.is_open:
-            self._connection.store.release(self._grant)
-            self._leave()
+            try:
+                self._connection.store.release(self._grant)
+            finally:
+                self._leave()
 
     def _leave(self) -> None:
         self.is_open = False

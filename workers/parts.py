@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from sessionlib.catalog import Catalog
 from sessionlib.leases import Leases
 from sessionlib.running import Engine, Observe
 from sessionlib.stores.contract import SessionStore
 from workers.app import app
-from workers.dispatch import CeleryDispatch, Dispatch
+from workers.dispatch import CeleryDispatch, Dispatch, send_hints
 from workers.settings import Settings
 from workers.snapshots import SnapshotCache
 from workers.store import RedisStore
@@ -33,7 +33,7 @@ class Parts:
 
     def engine(self, observe: Observe) -> Engine:
         """The flows of `sessionlib.running` with these parts; *observe* hears of their phases."""
-        return Engine(self.store, self.catalog, self.leases.hold, observe)
+        return Engine(self.store, self.catalog, self.leases.hold, observe, partial(send_hints, self.dispatch))
 
 
 def parts() -> Parts:

@@ -9,7 +9,7 @@ from sessionlib.errors import InvalidInput, StoreCorrupt, UnknownSession
 from sessionlib.ids import require_id
 from sessionlib.stores.contract import Chunk, Event, Handle, Limits, SessionView, Snapshot, TurnView
 from workers import wire
-from workers.connection import Client, store_errors
+from workers.connection import Client, require_version, store_errors
 from workers.keys import Keys
 from workers.scripts import Argument, Scripts
 
@@ -31,9 +31,11 @@ class StoreReads:
     def check(self) -> None:
         """Store the number of partitions at the very first start, compare it at every other.
 
-        Raises InvalidInput naming both if they differ: sessions would be looked for where they are not.
+        Raises InvalidInput naming both if they differ: sessions would be looked for where they are not; StoreError for
+        a server that is too old.
         """
         with store_errors():
+            require_version(self.client)
             stored = self.client.get(self.keys.partitions)
             if stored is None:  # asked first: a full server still lets workers start
                 self.client.set(self.keys.partitions, self.partition_count, nx=True)

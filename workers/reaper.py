@@ -7,7 +7,6 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 
-from sessionlib.errors import StoreError
 from sessionlib.stores.contract import DueItem, DueKind, SessionStore
 from workers.dispatch import CLOSE_CALLS, DISPOSE, PURGE, RUN_ROTATION, RUN_TURN, Dispatch
 
@@ -53,8 +52,8 @@ class Reaper:
         while not self._stopped.wait(self._interval_seconds):
             try:
                 count = sweep(self._store, self._dispatch)
-            except StoreError as exc:
-                log.warning("sweep failed", extra={"error": exc.code})
+            except Exception as exc:  # noqa: BLE001 - recovery must not end with one sweep
+                log.warning("sweep failed", extra={"error": getattr(exc, "code", type(exc).__name__)})
                 continue
             if count:
                 log.info("overdue work sent again", extra={"count": count})

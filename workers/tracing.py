@@ -73,9 +73,10 @@ def _note_consumer(sender: Any, **_: object) -> None:
 def _buffering_dispatcher() -> Any:
     """The dispatcher through which Celery sends its own events of this process, many in one message; None in a pool's
     child, which has none. A message for each phase would take a third of a front worker's time."""
-    dispatcher = getattr(_consumer, "event_dispatcher", None)  # another one after each reconnection
-    is_ours = dispatcher is not None and dispatcher.pid == os.getpid()
-    return dispatcher if is_ours and "task" in dispatcher.buffer_group else None
+    dispatcher: Any = getattr(_consumer, "event_dispatcher", None)  # another one after each reconnection
+    if dispatcher is None or dispatcher.pid != os.getpid() or "task" not in dispatcher.buffer_group:
+        return None
+    return dispatcher
 
 
 def shown(figures: Mapping[str, Figure]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from sessionlib.errors import StoreUnavailable
@@ -19,15 +19,15 @@ OUTAGE_LOOK_SECONDS = 1.0
 class Waiting:
     """One wait: how long it has lasted, and whether the store is away meanwhile."""
 
-    def __init__(self, timeout_seconds: float | None) -> None:
+    def __init__(self, timeout_seconds: float | None, clock: Callable[[], float] = time.monotonic) -> None:
         """*timeout_seconds*: when the caller will wait no longer; None: only an outage ends the wait."""
-        self._begun = time.monotonic()
+        self._clock, self._begun = clock, clock()
         self._timeout_seconds = timeout_seconds
         self._away_since: float | None = None
 
     @property
     def waited_seconds(self) -> float:
-        return time.monotonic() - self._begun
+        return self._clock() - self._begun
 
     @property
     def is_over(self) -> bool:
@@ -49,7 +49,7 @@ class Waiting:
         try:
             yield
         except StoreUnavailable:
-            now = time.monotonic()
+            now = self._clock()
             self._away_since = now if self._away_since is None else self._away_since
             is_too_long = self._timeout_seconds is None and now - self._away_since >= OUTAGE_SECONDS
             if self.is_over or is_too_long:

@@ -17,6 +17,8 @@ from sessionlib.stores.memory import MemoryStore
 from sessionlib.stores.sqlite import SqliteStore
 from tests.contract.arena import Arena
 from tests.waiting import wait_for
+from tests.workers.servers import Node, cluster_of_masters, oldest_server
+from workers.connection import Client, client_for
 from workers.store import RedisStore
 
 MakeArena = Callable[..., Arena]
@@ -55,7 +57,20 @@ def let_pass(seconds: float) -> None:
     wait_for(lambda: time.time() >= end, seconds=seconds + 30)
 
 
-@pytest.fixture(params=["memory", "sqlite", "fakeredis", "valkey"])
+STORES = ("memory", "sqlite", "fakeredis", "valkey")
+OTHER_SERVERS = ("cluster", "oldest")
+"""Servers that run the same scripts under other rules, or with an older Lua: the core of the contract shows it."""
+CORE = ("test_store_submit", "test_store_steps", "test_store_commit", "test_store_rotation", "test_store_lifecycle")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test runs on each of the stores, the core on the other servers too."""
+    if "make_arena" in metafunc.fixturenames:
+        is_core = metafunc.module.__name__.rpartition(".")[2] in CORE
+        metafunc.parametrize("make_arena", STORES + (OTHER_SERVERS if is_core else ()), indirect=True)
+
+
+@pytest.fixture
 def make_arena(request: pytest.FixtureRequest) -> MakeArena:
     """Makes a store with other limits than `LIMITS`, in each of the kinds."""
     make: MakeArena = request.getfixturevalue(f"{request.param}_arena")
@@ -107,11 +122,41 @@ def valkey_arena(valkey_url: str, namespace: str) -> Iterator[MakeArena]:
     client.close()
 
 
-def redis_arenas(client: redis.Redis, namespace: str) -> MakeArena:
+@pytest.fixture(scope="session")
+def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with cluster_of_masters(tmp_path_factory.mktemp("cluster")) as masters:
+        yield masters[0].cluster_url
+
+
+@pytest.fixture
+def cluster_arena(cluster_url: str, namespace: str) -> Iterator[MakeArena]:
+    client = client_for(cluster_url)
+    yield redis_arenas(client, namespace, partitions=64)
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def oldest_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    program = oldest_server()
+    if program is None:
+        pytest.skip("no redis-server 7.0 on the PATH (Debian 12: redis-server)")
+    with Node(tmp_path_factory.mktemp("oldest"), "--save", "", program=program) as server:
+        yield server.url
+
+
+@pytest.fixture
+def oldest_arena(oldest_url: str, namespace: str) -> Iterator[MakeArena]:
+    client = redis.Redis.from_url(oldest_url)
+    yield redis_arenas(client, namespace)
+    client.close()
+
+
+def redis_arenas(client: Client, namespace: str, partitions: int = 1) -> MakeArena:
     numbers = itertools.count()
 
     def make(**limits: Any) -> Arena:
-        store = RedisStore(client, namespace=f"{namespace}-{next(numbers)}", limits=limits_with(**limits))
+        own = f"{namespace}-{next(numbers)}"
+        store = RedisStore(client, namespace=own, partitions=partitions, limits=limits_with(**limits))
         return Arena(store, let_pass, time.time)
 
     return make

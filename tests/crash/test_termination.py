@@ -15,6 +15,9 @@ from workers.client import ClientSession, Turn
 pytestmark = pytest.mark.crash
 
 SESSIONS = 9
+START_MARKS = ("[tasks]", "Connected to", " ready.")
+"""What a worker logs on its way."""
+END_SECONDS = GRACE_SECONDS + 6.0
 
 
 def submitted(cluster: Cluster, prefix: str) -> tuple[list[ClientSession], list[Turn]]:
@@ -42,8 +45,9 @@ def test_terminated_worker_finishes_what_it_runs_and_takes_nothing_new(cluster: 
     name = busiest(cluster, sessions)
     pid = cluster.pid(name)
     theirs = of_worker(cluster, sessions, name)
+    terminated_at = time.time()
     cluster.terminate(name)
-    wait_for(lambda: "Warm shutdown" in cluster.log_since(name), what="the worker to take notice")
+    wait_for(lambda: cluster.watcher.is_offline(name, terminated_at), what="the worker to stop taking messages")
     late = [cluster.sessions.open(f"late-{number}", "talker") for number in range(SESSIONS)]
     turns += [session.submit("hello", turn_id="t0") for session in late]
     cluster.wait_held_at_model([session.session_id for session in late])
@@ -96,3 +100,14 @@ def test_t103_terminated_background_worker_ends_and_its_rotation_goes_on(cluster
     wait_for(lambda: cluster.provider.held(Kind.SUMMARIES) > held, LEASE_SECONDS + 20.0, "another to ask")
     cluster.provider.release()
     wait_for(lambda: session.view().epoch == 1, what="the rotation to be adopted")
+
+
+def test_worker_terminated_while_it_starts_ends_in_time(cluster: Cluster) -> None:
+    """At whatever moment of its start the signal comes, no lock keeps the process from ending."""
+    name = cluster.fronts[0]
+    cluster.terminate(name)
+    for mark in START_MARKS:
+        wait_for(lambda mark=mark: mark in cluster.log_since(name), what=f"{name} to log {mark}")  # type: ignore[misc]
+        pid = wait_for(lambda: cluster.pid(name), what=f"{name} to be started")
+        cluster.terminate(name)
+        wait_for(lambda pid=pid: cluster.pid(name) != pid, END_SECONDS, f"{name} to end after {mark!r}")  # type: ignore[misc]

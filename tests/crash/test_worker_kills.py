@@ -86,7 +86,9 @@ def test_workers_killed_under_load_lose_nothing(cluster: Cluster, kills: Kills, 
         require_history(cluster.store, session_id, echoed(load.messages), kills)
         require_not_paid_again(cluster.provider.asked_again(session_id), kills)
     for what, seconds in (("turns", waited), ("rotations", background_waited)):
-        figure(f"{len(seconds)} {what} ran again after {statistics.median(seconds):.2f} s, at most {max(seconds):.2f} s")
+        figure(
+            f"{len(seconds)} {what} ran again after {statistics.median(seconds):.2f} s, at most {max(seconds):.2f} s"
+        )
     assert len(waited) >= FRONT_KILLS, f"too few turns were in flight:\n{kills}"
     assert max(waited) <= LEASE_SECONDS + SWEEP_SECONDS + MARGIN_SECONDS, str(kills)
     assert max(background_waited) <= LEASE_SECONDS + SWEEP_SECONDS + BACKGROUND_MARGIN_SECONDS, str(kills)

@@ -51,6 +51,11 @@ class Watcher:
         with self._lock:
             return self._phases.get((session_id, kind))
 
+    def is_offline(self, worker: str, after: float) -> bool:
+        """Whether a worker said goodbye to the broker after that time, in seconds since the epoch."""
+        goodbyes = [event for event in self.captured() if event["type"] == "worker-offline"]
+        return any(bye["hostname"].startswith(f"{worker}@") and bye["timestamp"] > after for bye in goodbyes)
+
     def captured(self) -> list[dict[str, Any]]:
         with self._lock:
             return list(self.events)

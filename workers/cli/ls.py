@@ -97,7 +97,7 @@ def window_of(session: ClientSession, view: SessionView) -> Budgets | None:
     from sessionlib.counters import counter_named
 
     try:
-        return session.agent.budgets(counter_named(session.agent.counter), view.calibration)
+        return session.agent.session_budgets(counter_named(session.agent.counter), view.calibration)
     except SessionError:
         return None
 

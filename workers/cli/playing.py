@@ -39,6 +39,7 @@ Keep = Annotated[
     typer.Option("--keep", metavar="DIRECTORY", help="Keep the server's data and the logs here. Else thrown away."),
 ]
 
+BAR_CELLS = 50
 DOTS = 10
 """How many lines of progress are written where there is no terminal."""
 
@@ -71,7 +72,8 @@ def drills_for(round_count: int) -> Sequence[Drill]:
 
 def shown(call: Call, report: dict[str, Any], broken: Sequence[str]) -> None:
     """Print a report. Ends with exit code 1 if promises broke, each named."""
-    call.answer({**report, "broken": list(broken)}, table(report))
+    kept = () if broken else ("\nall promises kept",)
+    call.answer({**report, "broken": list(broken)}, table(report), *kept)
     for promise in broken:
         call.say(f"broken promise: {promise}")
     if broken:
@@ -137,16 +139,15 @@ class _Lines:
 
 def picture(now: Progress, recording: Recording, window_tokens: int) -> RenderableType:
     """Turn, round, fill of the window, epoch, and what was killed."""
-    from rich.console import Group
-    from rich.progress_bar import ProgressBar
     from rich.text import Text
 
     tokens = now.view.conversation_tokens
+    filled = min(BAR_CELLS, round(BAR_CELLS * tokens / window_tokens))
     rotating = f", rotation {now.view.rotation_state}" if now.view.rotation_state else ""
-    return Group(
-        Text(f"turn {now.turns}/{len(recording.turns)}   round {now.rounds}/{recording.round_count}{_killed(now)}"),
-        ProgressBar(total=window_tokens, completed=min(tokens, window_tokens), width=60),
-        Text(f"{tokens:,} of {window_tokens:,} tokens   epoch {now.view.epoch}{rotating}"),
+    return Text(
+        f"turn {now.turns}/{len(recording.turns)}   round {now.rounds}/{recording.round_count}{_killed(now)}\n"
+        f"{'█' * filled}{'░' * (BAR_CELLS - filled)} {tokens:,} of {window_tokens:,} tokens\n"
+        f"epoch {now.view.epoch}{rotating}"
     )
 
 

@@ -67,17 +67,20 @@ local function save(hash)
   hash.changed = {}
 end
 
--- Turns whose hint goes out when the head is saved, each once; "" is for those who watch the session.
+-- Turns whose hint goes out when the head is saved, each once, and whether it ended; "" is for those who watch the
+-- session.
 local hints = {}
 
-local function hint(turn_id) hints[turn_id] = true end
+local function hint(turn_id) hints[turn_id] = hints[turn_id] or "" end
+
+local function hint_end(turn_id) hints[turn_id] = "|ended" end
 
 local function save_head(head)
   if next(head.changed) then
     set(head, "updated", NOW)
     save(head)
   end
-  for turn_id in pairs(hints) do call("PUBLISH", HINTS, SESSION .. "|" .. turn_id) end
+  for turn_id, ending in pairs(hints) do call("PUBLISH", HINTS, SESSION .. "|" .. turn_id .. ending) end
 end
 
 local function is_there(head) return head.exists and get(head, "purged") == "" end
@@ -287,6 +290,7 @@ local function end_turn(head, turn, ending)
   save(turn)
   not_due("turn", turn.id)
   tell(turn.id, ending.kind, ending.data)
+  hint_end(turn.id)
   local life_ms = string.format("%.0f", LIMITS.idempotency_seconds * 1000)
   call("PEXPIRE", turn.key, life_ms)
   call("PEXPIRE", events_key(turn.id), life_ms)
