@@ -15,6 +15,9 @@ from sessionlib.stores.contract import Answer, Committed, Grant, Lane, RoundComm
 from sessionlib.tokens import Counter
 from sessionlib.window import sent_sizes
 
+ENTRY_TOKENS = 140
+"""Tokens of an entry of a conversation, on average."""
+
 TURN_ENTRIES = 40
 """Entries of one building turn: many, so that ten thousand take seconds; few enough that no turn passes the line by
 much."""

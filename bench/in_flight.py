@@ -42,6 +42,9 @@ class InFlight:
     """Turns that were begun and not answered yet, at the most."""
     added_p50_seconds: float
     added_p99_seconds: float
+    run_p50_seconds: float
+    run_p99_seconds: float
+    """What a turn takes above the latency from its grant to its recorded answer, by the server's clock."""
     memory_bytes_per_turn: float
     worker_connections: int
     """Of all workers to the server, broker included, at the height."""
@@ -51,7 +54,8 @@ class InFlight:
     def __str__(self) -> str:
         return (
             f"{self.answered} of {self.turns} turns answered, {self.most_in_flight} in flight at once: "
-            f"added p50 {self.added_p50_seconds:.2f} s, p99 {self.added_p99_seconds:.2f} s; "
+            f"added p50 {self.added_p50_seconds:.2f} s, p99 {self.added_p99_seconds:.2f} s, of which after its start "
+            f"p50 {self.run_p50_seconds:.2f} s, p99 {self.run_p99_seconds:.2f} s; "
             f"{self.memory_bytes_per_turn / 1024:.0f} KiB and {self.worker_connections / self.turns:.3f} connections "
             f"per turn in flight; {self.caller_connections} connections of the awaiting process"
         )
@@ -82,13 +86,17 @@ async def _measured(cluster: Cluster, turns: int, latency_seconds: float) -> InF
         watching = asyncio.create_task(_heights(cluster, turns))
         took = await asyncio.gather(*(_timed(session) for session in opened))
         heights = await watching
-    added = sorted(seconds - latency_seconds for seconds in took)
+    added = [seconds - latency_seconds for seconds in took]
+    spans = [_span(cluster, session.session_id) for session in opened]
+    runs = [answered_at - started_at for started_at, answered_at in spans]
     return InFlight(
         turns=turns,
         answered=len(took),
-        most_in_flight=most_at_once(cluster, [session.session_id for session in opened]),
-        added_p50_seconds=added[len(added) // 2],
-        added_p99_seconds=added[len(added) * 99 // 100],
+        most_in_flight=_most_at_once(spans),
+        added_p50_seconds=_share(added, 0.50),
+        added_p99_seconds=_share(added, 0.99),
+        run_p50_seconds=_share(runs, 0.50) - latency_seconds,
+        run_p99_seconds=_share(runs, 0.99) - latency_seconds,
         memory_bytes_per_turn=(heights.memory_bytes - memory_before) / turns,
         worker_connections=heights.connections - heights.own_connections,
         caller_connections=heights.own_connections - own_before,
@@ -124,13 +132,21 @@ def _look(cluster: Cluster, turns: int, heights: _Heights) -> bool:
     return cluster.store.counters(0).get("answered", 0) >= turns
 
 
-def most_at_once(cluster: Cluster, session_ids: Sequence[str]) -> int:
-    """The most turns between their start and their answer, by the server's clock."""
-    changes = []
-    for session_id in session_ids:
-        events = cluster.store.events(session_id, TURN_ID)
-        changes += [(event.at, {"started": 1, "answered": -1}.get(event.kind, 0)) for event in events]
+def _span(cluster: Cluster, session_id: str) -> tuple[float, float]:
+    """When the session's turn was granted first, and when it was answered."""
+    times = {event.kind: event.at for event in reversed(cluster.store.events(session_id, TURN_ID))}
+    return times["started"], times["answered"]
+
+
+def _most_at_once(spans: Sequence[tuple[float, float]]) -> int:
+    """The most turns between their start and their answer."""
+    changes = [(started_at, 1) for started_at, _ in spans] + [(answered_at, -1) for _, answered_at in spans]
     return max(accumulate(change for _, change in sorted(changes)))
+
+
+def _share(seconds: Sequence[float], fraction: float) -> float:
+    """What that share of the turns stays within."""
+    return sorted(seconds)[int(len(seconds) * fraction)]
 
 
 def _fronts_memory_bytes(cluster: Cluster) -> int:

@@ -23,19 +23,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import accumulate, takewhile
 from statistics import median
 from typing import Any
 
 from bench.agents import RESTING, ROTATING, message, read_traces
 from bench.figures import percentile, print_json
-from bench.histories import conversation
+from bench.histories import ENTRY_TOKENS, conversation
 from bench.load import Arrival, Generator, Timed, poisson
 from bench.stage import Stage, staged
 from bench.tasks import InlineDispatch
-from bench.waits import Notes, answered_meanwhile, waited
+from bench.waits import Notes, answered_meanwhile, pauses_across, waited
 from sessionlib.counters import counter_named
-from sessionlib.window import sent_sizes
 from workers.client import ClientSession, Sessions, Turn
 
 LOADS = (0.5, 0.8)
@@ -53,7 +51,7 @@ P50_TARGET, P99_TARGET = 1.10, 1.5
 SETTLE_SECONDS = 20.0
 """How long rotations may go on after a block, before they are dropped."""
 LOOK_SECONDS = 0.1
-FILL_FRACTIONS = (0.2, 1.0)
+FILL_FRACTIONS = (0.2, 0.95)
 """How full the sessions of a block begin, as shares of the rotation line, evenly spread: rotations come one by one."""
 
 
@@ -116,13 +114,11 @@ class Bench:
         return opened
 
     def _open(self, mode: Mode, session_id: str, share: float) -> ClientSession:
-        rotating, counter = self._agents.agent(ROTATING), counter_named("auto")
-        budgets = rotating.budgets(counter)
-        entries = tuple(conversation(session_id, budgets.line_tokens // 60))
-        filled = accumulate(sent_sizes(entries, budgets, counter))
-        count = sum(1 for _ in takewhile(lambda tokens: tokens < share * budgets.line_tokens, filled))
+        line_tokens = self._agents.agent(ROTATING).budgets(counter_named("auto")).line_tokens
+        exchange_count = int(share * line_tokens / ENTRY_TOKENS) // 2
         agent = RESTING if mode is Mode.OFF else ROTATING
-        return self._sessions[mode].open(session_id, agent, history=entries[: count - count % 2])
+        history = tuple(conversation(session_id, 2 * exchange_count))
+        return self._sessions[mode].open(session_id, agent, history=history)
 
 
 def _submitting(opened: Sequence[ClientSession]) -> Callable[[int], Turn]:
@@ -171,22 +167,24 @@ def measure(
         "model_seconds": model_seconds,
         "summary_seconds": SUMMARY_SECONDS,
         "targets": {"p50": P50_TARGET, "p99": P99_TARGET},
-        "loads": [_compared(load, [block for block in blocks if block.load == load], notes) for load in LOADS],
+        "loads": [
+            _compared(load, [block for block in blocks if block.load == load], notes, session_count) for load in LOADS
+        ],
     }
 
 
-def _compared(load: float, blocks: Sequence[Block], notes: Notes) -> dict[str, Any]:
+def _compared(load: float, blocks: Sequence[Block], notes: Notes, session_count: int) -> dict[str, Any]:
     """The modes at one load: medians over the blocks, and of the ratios to the `off` block of the same round."""
     by_mode: dict[Mode, list[Block]] = defaultdict(list)
     for block in blocks:
         by_mode[block.mode].append(block)
     return {
         "load": load,
-        "modes": {mode: _figures(by_mode[mode], by_mode[Mode.OFF], notes) for mode in Mode},
+        "modes": {mode: _figures(by_mode[mode], by_mode[Mode.OFF], notes, session_count) for mode in Mode},
     }
 
 
-def _figures(blocks: Sequence[Block], off: Sequence[Block], notes: Notes) -> dict[str, Any]:
+def _figures(blocks: Sequence[Block], off: Sequence[Block], notes: Notes, session_count: int) -> dict[str, Any]:
     turns = [turn for block in blocks for turn in block.turns]
     figures: dict[str, Any] = {"turns": len(turns), "rotations": sum(block.rotation_count for block in blocks)}
     for name, share in (("p50", 0.5), ("p99", 0.99)):
@@ -197,6 +195,7 @@ def _figures(blocks: Sequence[Block], off: Sequence[Block], notes: Notes) -> dic
         )
         figures[f"generator_late_{name}_milliseconds"] = median(block.late_milliseconds(share) for block in blocks)
     figures["waited"] = waited(turns, notes)
+    figures["pauses_across_a_consolidation"], figures["by_chance"] = pauses_across(turns, notes, session_count)
     figures["answered_during_own_consolidation"] = answered_meanwhile(turns, notes)
     return figures
 
@@ -211,16 +210,22 @@ def print_report(found: Mapping[str, Any]) -> None:
         print(f"\nat {compared['load']:.0%} of capacity")
         print(
             f"{'rotations':<12}{'turns':>8}{'rotated':>9}{'p50 ms':>9}{'÷ off':>7}{'p99 ms':>9}{'÷ off':>7}"
-            f"{'waited':>8}{'meanwhile':>11}{'late p50':>10}{'p99 ms':>8}"
+            f"{'waited':>8}{'pauses':>8}{'chance':>8}{'meanwhile':>11}{'late p50':>10}{'p99 ms':>8}"
         )
         for mode, row in compared["modes"].items():
             print(
                 f"{mode:<12}{row['turns']:>8,}{row['rotations']:>9}{row['p50_milliseconds']:>9.1f}"
                 f"{row['p50_ratio']:>7.2f}{row['p99_milliseconds']:>9.1f}{row['p99_ratio']:>7.2f}{row['waited']:>8}"
+                f"{row['pauses_across_a_consolidation']:>8}{row['by_chance']:>8.1f}"
                 f"{row['answered_during_own_consolidation']:>11}{row['generator_late_p50_milliseconds']:>10.1f}"
                 f"{row['generator_late_p99_milliseconds']:>8.1f}"
             )
     print(f"\nbackground ÷ off: at most {P50_TARGET:.2f} on p50, {P99_TARGET:.1f} on p99; waited: 0")
+    print("waited: a consolidation was made inside the turn, by the process that ran it")
+    print(
+        "pauses: before the model call, across the end of a consolidation of the session elsewhere; by chance: across"
+    )
+    print("        one of any other session")
     print("meanwhile: turns sent and answered while a consolidation of their own session ran")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,33 +47,32 @@ class Notes:
             (inside if answered else elsewhere).extend(span for note, span in spans if note["kind"] == "consolidation")
         return cls(calls, inside, elsewhere)
 
-    def between(self, begun: float, ended: float) -> Notes:
-        """The consolidations that began in a stretch of time."""
-        return Notes(
-            self.model_calls,
-            [span for span in self.inside if begun <= span.started < ended],
-            [span for span in self.elsewhere if begun <= span.started < ended],
-        )
-
 
 def waited(turns: Iterable[Timed], notes: Notes) -> int:
-    """How many answers waited: a consolidation lies inside the turn, in the process that ran it; or the turn's pause
-    before its model call began during one of the session's consolidations and lasted until that had ended, for at
-    least a good part of it."""
-    return sum(_has_waited(turn, notes) for turn in turns)
-
-
-def _has_waited(turn: Timed, notes: Notes) -> bool:
-    call = notes.model_calls[turn.turn_id]
-    return any(
-        span.session_id in ("", turn.session_id) and turn.begun <= span.started and span.ended <= call.started
-        for span in notes.inside
-    ) or any(
-        span.session_id == turn.session_id
-        and span.started < turn.begun <= span.ended <= call.started
-        and call.started - turn.begun > WAIT_FRACTION * (span.ended - span.started)
-        for span in notes.elsewhere
+    """How many answers waited: a consolidation was made inside the turn, in the process that ran it."""
+    return sum(
+        any(
+            span.session_id in ("", turn.session_id) and turn.begun <= span.started and span.ended <= pause_end
+            for span in notes.inside
+        )
+        for turn, pause_end in _pauses(turns, notes)
     )
+
+
+def pauses_across(turns: Iterable[Timed], notes: Notes, session_count: int) -> tuple[int, float]:
+    """How many turns look as if they had waited for another process's consolidation, and how many of them would by
+    chance.
+
+    The pause before the model call began during a consolidation of the session, lasted until that had ended, and for a
+    good part of it. By chance that happens with the consolidations of every other session as often.
+    """
+    own = others = 0
+    for turn, pause_end in _pauses(turns, notes):
+        for span in notes.elsewhere:
+            if _is_across(turn.begun, pause_end, span):
+                own += span.session_id == turn.session_id
+                others += span.session_id != turn.session_id
+    return own, others / max(1, session_count - 1)
 
 
 def answered_meanwhile(turns: Iterable[Timed], notes: Notes) -> int:
@@ -85,3 +84,13 @@ def answered_meanwhile(turns: Iterable[Timed], notes: Notes) -> int:
         )
         for turn in turns
     )
+
+
+def _pauses(turns: Iterable[Timed], notes: Notes) -> Iterator[tuple[Timed, float]]:
+    """Each turn, and when its model was asked."""
+    return ((turn, notes.model_calls[turn.turn_id].started) for turn in turns)
+
+
+def _is_across(begun: float, ended: float, span: Span) -> bool:
+    lasts_long = ended - begun > WAIT_FRACTION * (span.ended - span.started)
+    return span.started < begun <= span.ended <= ended and lasts_long

@@ -1,0 +1,76 @@
+"""Keeps an LLM agent's session alive past its context window.
+
+from sessionlib import Agent, Session
+from sessionlib.providers.scripted import ScriptedProvider
+
+with Session(Agent(name="coder"), {"default": ScriptedProvider()}) as session:
+    print(session.send("hello").text)
+
+What is listed here is loaded when it is first used: `import sessionlib` alone loads nothing else. For fleets of workers
+there is `workers.client`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sessionlib.agent import Agent, ConsolidationWorkload
+    from sessionlib.catalog import Catalog, load_catalog
+    from sessionlib.entries import Entry, EntryKind
+    from sessionlib.errors import SessionError
+    from sessionlib.events import Reply
+    from sessionlib.policies.log_merge import LogMerge
+    from sessionlib.policies.tiers import Tiers
+    from sessionlib.providers.chat_completions import ChatCompletions
+    from sessionlib.providers.contract import Provider
+    from sessionlib.session import Session
+    from sessionlib.tools.declaration import Tool, ToolContext
+
+__all__ = [
+    "Agent",
+    "Catalog",
+    "ChatCompletions",
+    "ConsolidationWorkload",
+    "Entry",
+    "EntryKind",
+    "LogMerge",
+    "Provider",
+    "Reply",
+    "Session",
+    "SessionError",
+    "Tiers",
+    "Tool",
+    "ToolContext",
+    "load_catalog",
+]
+
+_HOMES = {
+    "Agent": "agent",
+    "Catalog": "catalog",
+    "ChatCompletions": "providers.chat_completions",
+    "ConsolidationWorkload": "agent",
+    "Entry": "entries",
+    "EntryKind": "entries",
+    "LogMerge": "policies.log_merge",
+    "Provider": "providers.contract",
+    "Reply": "events",
+    "Session": "session",
+    "SessionError": "errors",
+    "Tiers": "policies.tiers",
+    "Tool": "tools.declaration",
+    "ToolContext": "tools.declaration",
+    "load_catalog": "catalog",
+}
+"""The module of each name: plain imports here would make every part of the engine load all others."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -32,6 +32,7 @@ from sessionlib.errors import (
 from sessionlib.policies.contract import Origin
 from sessionlib.projection import Projection
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape
+from sessionlib.recount import recounted
 from sessionlib.rotation import RotationOutcome, plan_for, rotate
 from sessionlib.steps import Consolidation, Effect, EffectResult, ModelCall, ToolOutput, ToolRun, drive
 from sessionlib.stores.contract import (
@@ -47,6 +48,7 @@ from sessionlib.stores.contract import (
 from sessionlib.tools.declaration import Tool, ToolContext, run_tool
 from sessionlib.tools.history import history_tools
 from sessionlib.turn import RoundOutcome, RoundView, Spent, first_pending, play_round
+from sessionlib.window import Budgets
 
 Observe = Callable[..., None]
 """Hears of phases, as in `observe("model", round=3, tokens=812)`: ids and figures, never content."""
@@ -236,7 +238,7 @@ class TurnRun:
         self._shape = Shape.STATELESS if is_own else engine.catalog.provider(self._agent.provider).shape
         self._counter = counter_named(self._agent.counter)
         self._result_cap_tokens = self._agent.budgets(self._counter).result_cap_tokens
-        self._snapshot = grant.snapshot
+        self._snapshot = recounted(grant.snapshot, self._agent, self._counter)
         self._private = self._private_tools()
         self._tools = {**engine.catalog.runnable_tools(self._agent), **self._private}
         self._pending, self._spent, self._round = first_pending(grant), Spent(), grant.first_round
@@ -318,7 +320,8 @@ class TurnRun:
         )
         if committed.layout_token == before.layout_token:
             return grown
-        return self._engine.store.snapshot(self._grant.session_id, known=grown)
+        anew = self._engine.store.snapshot(self._grant.session_id, known=grown)
+        return recounted(anew, self._agent, self._counter)
 
     def _answered(self, committed: Committed) -> Ran:
         return Ran(
@@ -385,6 +388,8 @@ class _RotationRun:
         self._engine, self._grant, self._held = engine, grant, held
         self._observe = _observer(engine, grant)
         self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
+        self._counter = counter_named(self._agent.counter)
+        self._snapshot = recounted(grant.snapshot, self._agent, self._counter)
         self._summarizer = engine.catalog.summarizer_for(self._agent)
         self._steps = _StepLog(engine, grant)
 
@@ -409,12 +414,11 @@ class _RotationRun:
         )
 
     def _decided(self) -> RotationOutcome:
-        grant, snapshot, counter = self._grant, self._grant.snapshot, counter_named(self._agent.counter)
         plan = plan_for(
-            snapshot.layout,
-            grant.boundary_seq,
-            budgets=self._agent.session_budgets(counter, snapshot.calibration),
-            counter=counter,
+            self._snapshot.layout,
+            self._grant.boundary_seq,
+            budgets=self._budgets,
+            counter=self._counter,
             show_span=self._agent.history_tool,
             origin=self._origin(),
         )
@@ -424,12 +428,16 @@ class _RotationRun:
             summarizer_window_tokens=self._summarizer.window_tokens,
             cancelled=lambda: self._held.is_lost,
         )
-        return drive(steps, self._perform, dict(grant.steps), self._steps.save)
+        return drive(steps, self._perform, dict(self._grant.steps), self._steps.save)
+
+    @property
+    def _budgets(self) -> Budgets:
+        return self._agent.session_budgets(self._counter, self._snapshot.calibration)
 
     def _origin(self) -> Origin:
         """Reported, if only what the provider said of its own count puts the conversation past the line."""
-        own_line_tokens = self._agent.budgets(counter_named(self._agent.counter)).line_tokens
-        is_own = self._grant.snapshot.layout.conversation_tokens >= own_line_tokens
+        own_line_tokens = self._agent.budgets(self._counter).line_tokens
+        is_own = self._snapshot.layout.conversation_tokens >= own_line_tokens
         return Origin.ESTIMATED if is_own or self._grant.reason != "line" else Origin.REPORTED
 
     def _perform(self, effect: Effect) -> EffectResult:
@@ -443,8 +451,7 @@ class _RotationRun:
         raise AssertionError("unreachable: the last attempt raises")
 
     def _adoption(self, outcome: RotationOutcome) -> Adoption:
-        snapshot, counter = self._grant.snapshot, counter_named(self._agent.counter)
-        live = snapshot.layout.live
+        snapshot, live = self._snapshot, self._snapshot.layout.live
         leaving = live.entries[: outcome.dropped_count]
         return Adoption(
             layout_token=new_token(),
@@ -456,7 +463,7 @@ class _RotationRun:
             tail_token=snapshot.tail_token,
             records=outcome.layout.records,
             chunk=pack(leaving) if leaving else b"",
-            line_tokens=self._agent.session_budgets(counter, snapshot.calibration).line_tokens,
+            line_tokens=self._budgets.line_tokens,
             figures=outcome.figures(),
         )
 
@@ -465,8 +472,8 @@ def patiently(is_over: Callable[[], bool]) -> Iterator[Any]:
     """A few attempts of one provider call, with growing pauses between them; none after *is_over*."""
     return iter(
         tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_is_soon_over),
-            stop=tenacity.stop_any(tenacity.stop_after_attempt(CALL_ATTEMPTS), lambda _: is_over()),
+            retry=tenacity.retry_if_exception(lambda error: _is_soon_over(error) and not is_over()),
+            stop=tenacity.stop_after_attempt(CALL_ATTEMPTS),
             wait=tenacity.wait_exponential_jitter(multiplier=0.2, max=LONGEST_PAUSE_SECONDS, jitter=0.2),
             reraise=True,
         )

@@ -15,7 +15,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-from workers.connection import ServerError
 from workers.keys import ENDED, TURN_SEPARATOR
 from workers.reads import StoreReads
 

@@ -96,6 +96,7 @@ def read_snapshot(session_id: str, head: Fields, parts: Sequence[Any], known: Sn
         handle=decode(Handle, head["handle"]) if head.get("handle") else None,
         open_calls=read_calls(head.get("open_calls", "")),
         abandoned=head.get("abandoned", ""),
+        sized_from_seq=int(head["sized_from_seq" if head.get("sized_by") == head["agent_digest"] else "next_seq"]),
     )
 
 

@@ -126,6 +126,8 @@ class Snapshot:
     open_calls: tuple[CallRequest, ...] = ()
     abandoned: str = ""
     """Why the open calls will never be answered ("" while they may be): the next turn closes them."""
+    sized_from_seq: int = 1
+    """Sizes of what stands before this sequence number were counted for another version of the agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""`python -m tests.checker`: explore as far as `make test` does; `--full` goes further and takes hours."""
+"""`python -m tests.checker`: explore as far as `make test` does; `--full` puts all faults on one path."""
 
 from __future__ import annotations
 

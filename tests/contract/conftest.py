@@ -64,8 +64,9 @@ CORE = ("test_store_submit", "test_store_steps", "test_store_commit", "test_stor
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every test runs on each of the stores, the core on the other servers too."""
-    if "make_arena" in metafunc.fixturenames:
+    """Every test that does not choose its stores runs on each of them, the core on the other servers too."""
+    chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "make_arena" in metafunc.fixturenames and "make_arena" not in chosen:
         is_core = metafunc.module.__name__.rpartition(".")[2] in CORE
         metafunc.parametrize("make_arena", STORES + (OTHER_SERVERS if is_core else ()), indirect=True)
 
@@ -131,7 +132,7 @@ def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def cluster_arena(cluster_url: str, namespace: str) -> Iterator[MakeArena]:
     client = client_for(cluster_url)
-    yield redis_arenas(client, namespace, partitions=64)
+    yield redis_arenas(client, namespace)
     client.close()
 
 
@@ -151,12 +152,11 @@ def oldest_arena(oldest_url: str, namespace: str) -> Iterator[MakeArena]:
     client.close()
 
 
-def redis_arenas(client: Client, namespace: str, partitions: int = 1) -> MakeArena:
+def redis_arenas(client: Client, namespace: str) -> MakeArena:
     numbers = itertools.count()
 
     def make(**limits: Any) -> Arena:
-        own = f"{namespace}-{next(numbers)}"
-        store = RedisStore(client, namespace=own, partitions=partitions, limits=limits_with(**limits))
+        store = RedisStore(client, namespace=f"{namespace}-{next(numbers)}", limits=limits_with(**limits))
         return Arena(store, let_pass, time.time)
 
     return make

@@ -34,6 +34,12 @@ def fill(arena: Arena) -> None:
     arena.store.client.config_set("maxmemory", 1)
 
 
+def free(arena: Arena) -> None:
+    """Give it memory again."""
+    assert isinstance(arena.store, RedisStore)
+    arena.store.client.config_set("maxmemory", 0)
+
+
 def test_full_server_refuses_new_work(arena: Arena) -> None:
     """`open` and `submit` say that the store is full; nothing is changed."""
     fill(arena)
@@ -42,6 +48,19 @@ def test_full_server_refuses_new_work(arena: Arena) -> None:
     with pytest.raises(StoreFull):
         arena.submit("t1")
     assert arena.store.turn(SESSION, "t1") is None
+
+
+def test_freed_server_takes_new_work(arena: Arena) -> None:
+    """What was refused is accepted once there is memory again, as if it had never been asked."""
+    fill(arena)
+    for refused in (lambda: arena.open("other"), lambda: arena.submit("t1")):
+        with pytest.raises(StoreFull):
+            refused()
+    free(arena)
+    assert arena.open("other").is_new
+    assert arena.submit("t1").is_new
+    arena.finish(arena.begin())
+    assert len(arena.history()) == 4
 
 
 def test_full_server_lets_running_work_end(arena: Arena) -> None:

@@ -91,6 +91,23 @@ def test_history_below_the_line_requests_none(make_arena: MakeArena) -> None:
     assert make_arena().open(history=HISTORY, sizes=SIZES, line_tokens=19).rotation_id is None
 
 
+def test_snapshot_tells_what_was_sized_for_another_version(arena: Arena) -> None:
+    """Entries of a turn that runs while the version changes were sized for the old one; those after it are not."""
+    arena.answer("t1")
+    assert arena.store.snapshot(SESSION).sized_from_seq == 1
+    arena.submit("t2")
+    running = arena.begin()
+    arena.open(agent=NEWER)
+    assert arena.store.snapshot(SESSION).sized_from_seq == 3
+    arena.finish(running)
+    assert arena.store.snapshot(SESSION).sized_from_seq == 5
+    arena.submit("t3")
+    grant = arena.begin()
+    assert grant.snapshot.sized_from_seq == 5
+    arena.finish(grant)
+    assert arena.store.snapshot(SESSION).sized_from_seq == 5
+
+
 def test_new_agent_version_applies_from_the_next_turn(arena: Arena) -> None:
     """A running turn keeps the version that it began with; its next snapshot has the new one."""
     arena.submit("t1")

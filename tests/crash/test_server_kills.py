@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -66,10 +67,10 @@ class Caller(threading.Thread):
                     raise
 
 
-def test_server_killed_under_load_loses_nothing_acknowledged(
+def test_t101_server_killed_under_load_loses_nothing_and_workers_go_on(
     own_cluster: Cluster, kills: Kills, figure: Report
 ) -> None:
-    """Five kills: workers keep their process ids and their work, callers get answers or may ask again."""
+    """Five kills: no worker is restarted, each goes on to finish work, callers get answers or may ask again."""
     cluster = own_cluster
     pids = [cluster.pid(name) for name in (*cluster.fronts, *cluster.backgrounds)]
     callers = [Caller(cluster.sessions.open(f"caller-{number}", "talker")) for number in range(SESSIONS)]
@@ -89,6 +90,9 @@ def test_server_killed_under_load_loses_nothing_acknowledged(
         before = answered()
         wait_for(lambda before=before: answered() > before, PATIENCE_SECONDS, "the first answer")  # type: ignore[misc]
         gaps.append(time.time() - kill.at)
+    for name in (*cluster.fronts, *cluster.backgrounds):
+        finished = partial(cluster.watcher.has_finished_work, name, kills.kills[-1].at)
+        wait_for(finished, PATIENCE_SECONDS, f"{name} to finish work after the last kill")
     for caller in callers:
         caller.stopped.set()
     for caller in callers:

@@ -36,7 +36,9 @@ class Watcher:
         self._stopped = threading.Event()
         self.is_listening = threading.Event()
         self._phases: dict[tuple[str, str], Phase] = {}
-        self.events: list[dict[str, Any]] = []
+        self._newest: dict[tuple[str, str], float] = {}
+        """When a kind of event was last sent by a worker, in seconds since the epoch."""
+        self._events: list[dict[str, Any]] = []
         self._receiver: Any = None
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
         self._thread.start()
@@ -53,31 +55,40 @@ class Watcher:
 
     def is_offline(self, worker: str, after: float) -> bool:
         """Whether a worker said goodbye to the broker after that time, in seconds since the epoch."""
-        goodbyes = [event for event in self.captured() if event["type"] == "worker-offline"]
-        return any(bye["hostname"].startswith(f"{worker}@") and bye["timestamp"] > after for bye in goodbyes)
+        return self._has_sent("worker-offline", worker, after)
+
+    def has_finished_work(self, worker: str, after: float) -> bool:
+        """Whether a worker finished a task after that time, in seconds since the epoch."""
+        return self._has_sent("task-succeeded", worker, after)
+
+    def _has_sent(self, kind: str, worker: str, after: float) -> bool:
+        with self._lock:
+            return self._newest.get((kind, worker), 0.0) > after
 
     def captured(self) -> list[dict[str, Any]]:
+        """All events so far."""
         with self._lock:
-            return list(self.events)
+            return list(self._events)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
             with suppress(OperationalError, RedisError, OSError), self._app.connection_for_read() as connection:
                 self._receiver = self._app.events.Receiver(connection, handlers={"*": self._take})
+                self._receiver.should_stop = self._stopped.is_set()
                 self.is_listening.set()
                 self._receiver.capture(limit=None, timeout=None, wakeup=False)
             self._stopped.wait(RECONNECT_SECONDS)
 
     def _take(self, event: dict[str, Any]) -> None:
+        kind, worker = str(event["type"]), str(event["hostname"]).partition("@")[0]
         with self._lock:
-            self.events.append(event)
-            shown = str(event.get("kwargs", ""))
-            name = str(event["type"]).removeprefix("task-")
-            if name not in WORKING:
-                return
-            ids = dict(pair.split("=", 1) for pair in shown.split() if "=" in pair)
-            worker = str(event["hostname"]).partition("@")[0]
-            phase = Phase(worker=worker, name=name, ids=ids)
-            for kind in ("turn_id", "rotation_id"):
-                if kind in ids:
-                    self._phases[ids["session_id"], kind] = phase
+            self._events.append(event)
+            self._newest[kind, worker] = event["timestamp"]
+            if (name := kind.removeprefix("task-")) in WORKING:
+                self._note(worker, name, str(event["kwargs"]))
+
+    def _note(self, worker: str, name: str, shown: str) -> None:
+        ids = dict(pair.split("=", 1) for pair in shown.split())
+        for kind in ("turn_id", "rotation_id"):
+            if kind in ids:
+                self._phases[ids["session_id"], kind] = Phase(worker=worker, name=name, ids=ids)

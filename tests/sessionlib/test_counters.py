@@ -392,3 +392,17 @@ def test_usage_refuses_negative_figures(field: str) -> None:
     """A negative figure would enlarge the window."""
     with pytest.raises(InvalidInput, match=field):
         Usage(**{"prompt_tokens": 1, field: -1})
+
+
+AT_ONCE = """
+from concurrent.futures import ThreadPoolExecutor
+from sessionlib.counters import counter_named
+
+with ThreadPoolExecutor(8) as threads:
+    assert len(set(threads.map(counter_named, ["auto", "o200k_base"] * 4))) == 1
+"""
+
+
+def test_ranks_are_read_once_by_all_threads_and_names() -> None:
+    """Turns that begin at once in a fresh process wait for one reading, not each for its own."""
+    subprocess.run([sys.executable, "-c", AT_ONCE], check=True, timeout=60)

@@ -22,20 +22,17 @@ from sessionlib.running import (
     RETRY_SECONDS,
     Engine,
     Ran,
-    TurnRun,
     run_disposals,
     run_rotation,
     run_turn,
 )
 from sessionlib.stores.contract import Grant, Lane, Limits, Refusal, SessionStore, SubmitRequest, TurnInput, TurnState
 from sessionlib.stores.sqlite import SqliteStore
-
-RUNS: list[str] = []
+from sessionlib.tools.declaration import Tool, ToolContext
 
 
 def note(text: str) -> str:
     """Write something down."""
-    RUNS.append(text)
     return f"noted {text}"
 
 
@@ -64,6 +61,7 @@ class Bench:
     clock: list[float]
     phases: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     held: FakeHeld = field(default_factory=FakeHeld)
+    agent: Agent = AGENT
 
     @property
     def engine(self) -> Engine:
@@ -76,7 +74,7 @@ class Bench:
         def observe(phase: str, **figures: object) -> None:
             self.phases.append((phase, figures))
 
-        return Engine(self.store, Catalog({"a": AGENT}, providers), hold, observe)
+        return Engine(self.store, Catalog({"a": self.agent}, providers), hold, observe)
 
     def submit(self, turn_id: str, message: str = "hello") -> None:
         self.store.submit(SubmitRequest(session_id="s", turn_id=turn_id, input=TurnInput(message=message)))
@@ -99,7 +97,6 @@ def bench() -> Iterator[MakeBench]:
     clock = [1_000.0]
     store = SqliteStore(":memory:", limits=Limits(), clock=lambda: clock[0])
     store.open(open_request("s", AGENT, (), False, None))
-    RUNS.clear()
 
     def make(provider: Provider | None = None, summaries: Provider | None = None) -> Bench:
         shortened = ScriptedProvider(lambda _: "the pump is blue")
@@ -139,7 +136,7 @@ def test_work_that_another_holds_is_left_alone(bench: MakeBench) -> None:
     """A live lease is respected."""
     made = bench()
     made.submit("t")
-    assert isinstance(made.store.begin("s", Lane.TURN, "another's"), Grant)
+    assert isinstance(made.store.begin("s", Lane.TURN, "another"), Grant)
     assert run_turn(made.engine, "s").status == Refusal.HELD
 
 
@@ -152,8 +149,7 @@ def test_provider_that_comes_back_is_asked_again_in_the_same_run(bench: MakeBenc
 
 def test_provider_that_stays_away_is_tried_again_later(bench: MakeBench) -> None:
     """Due after a while, or when the provider says; nothing is recorded, no attempt is counted."""
-    provider = ScriptedProvider(failures=[ProviderUnavailable("busy", 60.0)] * CALL_ATTEMPTS)
-    made = bench(provider)
+    made = bench(ScriptedProvider(failures=[ProviderUnavailable("busy", 60.0)]))
     assert made.answer("t").status == "retried"
     assert made.store.snapshot("s").layout.live.entries == ()
     made.clock[0] += RETRY_SECONDS
@@ -200,24 +196,24 @@ class Killed(BaseException):
     """Ends a run as a kill would: nothing of ours catches it."""
 
 
-def test_saved_steps_are_not_performed_again(bench: MakeBench) -> None:
-    """A run that goes on from a crash asks for nothing that was answered, and runs no tool that had run."""
-    made = bench(ScriptedProvider([ModelReply(calls=(NOTE,)), "done"]))
-    engine = made.engine
+def test_saved_reply_is_not_asked_for_again(bench: MakeBench) -> None:
+    """A run that goes on where another was killed, beside the tool, asks for nothing that was answered."""
+    deaths = [Killed()]
 
-    def killed_after_the_tool(grant: Grant) -> None:
-        run = TurnRun(engine, grant)
-        save = run.save
-        run.save("model:0", ModelReply(calls=(NOTE,)))
-        del save
+    def strike(_arguments: str, _context: ToolContext) -> str:
+        if deaths:
+            raise deaths.pop()
+        return "noted"
 
+    provider = ScriptedProvider([ModelReply(text="", calls=(NOTE,)), "done"])
+    made = bench(provider)
+    made.agent = AGENT.model_copy(update={"tools": (Tool(AGENT.tools[0].declaration, strike),)})
     made.submit("t")
-    grant = made.store.begin("s", Lane.TURN, "first")
-    assert isinstance(grant, Grant)
-    killed_after_the_tool(grant)
+    with pytest.raises(Killed):
+        run_turn(made.engine, "s")
     made.clock[0] += made.store.limits.lease_seconds + 1
     assert run_turn(made.engine, "s").status == "answered"
-    assert RUNS == ["x"]
+    assert [answered.reply.text for answered in provider.answered] == ["", "done"]
 
 
 def test_rotation_is_adopted(bench: MakeBench) -> None:
@@ -245,7 +241,7 @@ def test_rotation_adopted_inside_a_turn_is_seen_by_its_next_round(bench: MakeBen
             return "done"
         made.store.request_rotation("s", "asked")
         assert run_rotation(made.engine, "s").status == "adopted"
-        return ModelReply(calls=(NOTE,))
+        return ModelReply(text="", calls=(NOTE,))
 
     for number in range(4):
         made.answer(f"t{number}", f"message {number} {LONG}")

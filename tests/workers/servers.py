@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -49,11 +50,16 @@ class Node:
 
     def __exit__(self, *exc: object) -> None:
         self.client.close()
+        self._process.send_signal(signal.SIGCONT)
         children.end(self._process, STOP_SECONDS)
 
     def kill(self) -> None:
         """SIGKILL, as a crash would end it."""
         children.kill(self._process)
+
+    def freeze(self) -> None:
+        """SIGSTOP: its connections stay open, and nobody answers, as if its host had vanished."""
+        self._process.send_signal(signal.SIGSTOP)
 
     def role(self) -> str:
         return str(self.client.info("replication")["role"])

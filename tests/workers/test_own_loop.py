@@ -18,6 +18,7 @@ from tests.waiting import wait_for
 from tests.workers.local import LocalWorkers, catalog_of, connection_to, store_at
 from workers.client import ClientSession, Connection, Sessions
 from workers.dispatch import RUN_TURN
+from workers.reaper import sweep
 
 
 def look_up(word: str) -> str:
@@ -201,3 +202,16 @@ def test_lease_is_kept_while_the_caller_thinks(session: ClientSession, connectio
         turn.commit("done")
     assert begun < granted
     wait_for(lambda: "leases" not in [thread.name for thread in threading.enumerate()], what="the thread to end")
+
+
+def test_abandoned_turn_holds_up_later_turns_until_its_deadline_only(
+    connection: Connection, workers: LocalWorkers
+) -> None:
+    """A caller that never comes back blocks nobody for ever: the sweep ends its turn, and the next one runs."""
+    session = Sessions(connection).open("s", AGENT.model_copy(update={"turn_timeout_seconds": 1.0}))
+    with session.turn("mine", turn_id="t0"):
+        pass
+    later = session.submit("a worker's", turn_id="t1")
+    wait_for(lambda: sweep(workers.store, workers) >= 0 and later.reply(), what="the later turn to be answered")
+    with pytest.raises(TurnFailed, match="deadline"):
+        session.get_turn("t0").reply()

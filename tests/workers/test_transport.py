@@ -113,6 +113,18 @@ def test_our_channel_fails_as_a_lost_connection(valkey_url: str) -> None:
         assert issubclass(redis.ConnectionError, transport.Transport.connection_errors)
 
 
+def test_channel_keeps_its_client(valkey_url: str) -> None:
+    """One is enough for all that a channel sends, as long as it has the same pool."""
+    with make_app(Settings(store_url=valkey_url, namespace="keeping")).connection_for_write() as connection:
+        channel = connection.channel()
+        with channel.conn_or_acquire() as first, channel.conn_or_acquire() as second:
+            assert first is second
+        channel._disconnect_pools()
+        with channel.conn_or_acquire() as third:
+            assert third is not first
+            assert third.ping()
+
+
 @pytest.mark.crash
 @pytest.mark.parametrize("pool", ["threads", "prefork"])
 def test_worker_survives_a_restart_of_the_server_under_a_task(tmp_path: Path, pool: str) -> None:

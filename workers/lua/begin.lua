@@ -60,7 +60,15 @@ local function turn_obstacle(head, turn)
   return obstacle(turn, "")
 end
 
+-- A turn sizes its entries for the agent version of now: those before it may have been sized for another.
+local function note_version(head)
+  if get(head, "sized_by") == get(head, "agent_digest") then return end
+  set(head, "sized_by", get(head, "agent_digest"))
+  set(head, "sized_from_seq", get(head, "next_seq"))
+end
+
 local function take_turn(head, turn)
+  note_version(head)
   if get(turn, "state") == "queued" then
     call("LPOP", INBOX)
     set(head, "turn:work", turn.id)

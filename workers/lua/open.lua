@@ -12,6 +12,7 @@ local function create()
   local head = load(HEAD)
   for field, value in pairs({
     state = "open", agent_name = name, agent_digest = digest, pinned = pinned, retention_seconds = ARGV[8],
+    sized_by = digest, sized_from_seq = 1,
     next_seq = 1, live_from = 1, live_tokens = 0, record_tokens = 0, carried_tokens = 0, epoch = 0, calibration = "1.0",
     created = NOW,
   }) do set(head, field, value) end

@@ -190,7 +190,7 @@ def _settle(session: ClientSession) -> None:
 def _gathered(stage: Stage, session: ClientSession, player: _Player) -> Observed:
     report, store = stage.provider.report(SESSION_ID), stage.sessions.connection.store
     seen = report["sessions"][SESSION_ID]
-    audit = list(session.watch(timeout_seconds=0.0))
+    audit = store.audit(SESSION_ID)
     consolidations = report["consolidations"]
     return Observed(
         window_tokens=report["window_tokens"],

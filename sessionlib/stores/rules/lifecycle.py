@@ -38,7 +38,7 @@ def open_session(op: Operation, request: OpenRequest) -> Opened:
 
 
 def _create(op: Operation, request: OpenRequest) -> None:
-    op.create(Head(agent=request.agent, retention_seconds=request.retention_seconds))
+    op.create(Head(agent=request.agent, sized_by=request.agent.digest, retention_seconds=request.retention_seconds))
     op.shelf.put_agent(request.agent.digest, request.agent_json)
     op.audit("opened", agent=request.agent.name, digest=request.agent.digest)
 

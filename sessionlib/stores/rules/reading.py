@@ -28,6 +28,7 @@ def snapshot(op: Operation, known: Snapshot | None = None) -> Snapshot:
         handle=head.handle,
         open_calls=head.open_calls,
         abandoned=head.abandoned,
+        sized_from_seq=head.sized_from_seq if head.sized_by == head.agent.digest else head.next_seq,
     )
 
 

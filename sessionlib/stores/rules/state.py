@@ -107,6 +107,10 @@ class Head:
     purged: bool = False
     """A tombstone: it refuses everything until nothing of the session is left."""
     history_digest: str = ""
+    sized_by: str = ""
+    """Digest of the agent version that the newest entries' sizes were counted for."""
+    sized_from_seq: int = 1
+    """Entries before this one were sized for another version."""
     next_seq: int = 1
     live_from: int = 1
     live_tokens: int = 0

@@ -159,7 +159,9 @@ def _owner_bar(turn: Turn, own_turn_id: str) -> Refusal | None:
 
 
 def _take(op: Operation, turn: Turn, token: str) -> None:
-    """Grant the lane to *token* for this turn."""
+    """Grant the lane to *token* for this turn, which sizes its entries for the agent version of now."""
+    if op.head.sized_by != op.head.agent.digest:
+        op.update(sized_by=op.head.agent.digest, sized_from_seq=op.head.next_seq)
     if turn.state is TurnState.QUEUED:
         op.shelf.pull(turn.turn_id)
         op.update(work=turn.turn_id)
