@@ -66,8 +66,8 @@ class Session:
         """Open or create the session. Raises InvalidInput, CannotConverge, SessionClosed, StoreUnavailable."""
         self.session_id, self.agent = require_id("session_id", session_id), agent
         self._grace_seconds = require_seconds("grace_seconds", grace_seconds)
-        catalog = Catalog({agent.name: agent}, providers)
         request = open_request(session_id, agent, history, pin)
+        catalog = Catalog({agent.name: agent}, providers)
         self._store = SqliteStore(path)
         self._leases = Leases(self._store)
         self._engine = Engine(self._store, catalog, self._hold, unobserved, self._announce)

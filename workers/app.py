@@ -81,6 +81,8 @@ def transport_options(settings: Settings) -> dict[str, Any]:
         "visibility_timeout": DAY_SECONDS,
         "socket_keepalive": True,
         "socket_connect_timeout": transport.CONNECT_SECONDS,
+        "socket_timeout": transport.ANSWER_SECONDS,
+        "health_check_interval": transport.HEALTH_CHECK_SECONDS,
     }
 
 

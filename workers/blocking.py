@@ -190,7 +190,8 @@ class ClientSession:
         """Take a turn in the caller's own loop: `messages()` to ask a model with, `commit(reply)` for each round.
 
         The same lease, token and order as a worker's turn: waits at most *timeout_seconds* until the session's earlier
-        turns are done, then holds the lane until the last commit or the end of the `with` block.
+        turns are done, then holds the lane until the last commit or the end of the `with` block. The turn's deadline
+        counts from here on. Raises what `submit` raises; AnswerTimeout, TurnFailed if it ended meanwhile.
         """
         require_seconds("timeout_seconds", timeout_seconds)
         turn_id, _ = self._submitted(message, results, turn_id, Busy.ENQUEUE, is_own=True)

@@ -8,16 +8,13 @@ from typing import Any
 from urllib.parse import ParseResult, unquote, urlparse
 
 import redis
-from redis.backoff import ExponentialWithJitterBackoff
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.retry import Retry
-from redis.sentinel import Sentinel, SentinelConnectionPool
+from redis.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
 
 from sessionlib.errors import InvalidInput, StoreError, StoreFull, StoreUnavailable
 
 Client = redis.Redis | redis.RedisCluster
-
-ServerError = (redis.RedisError, redis.exceptions.RedisClusterException)
-"""What redis-py raises; what it says of a cluster as a whole is none of its RedisErrors."""
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
@@ -29,12 +26,23 @@ HEALTH_CHECK_SECONDS = 30
 RETRIES = 3
 RETRY_FIRST_SECONDS, RETRY_LAST_SECONDS = 0.05, 1.0
 SENTINEL_PORT = 26_379
+SENTINEL_OPTIONS = {"retry": Retry(NoBackoff(), 0), "socket_connect_timeout": 2.0, "socket_timeout": 2.0}
+"""A Sentinel that is down or hangs is passed over: one of the others will do. Seconds."""
 
 OLDEST_SERVER = (7, 0)
 """Script flags (`#!lua`) came with it. Valkey tells which Redis it is compatible with."""
 
 UNAVAILABLE_PREFIXES = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF", "BUSY")
 """Error codes of a server that is there but takes no writes now (redis.io, protocol errors)."""
+
+
+class PrimaryConnection(SentinelManagedConnection):
+    """Asks the Sentinels whenever it connects. redis-py's own (8.1) goes back to the old primary when it sends again
+    after a lost reply, and times out there as often as it may try."""
+
+    def _connect(self) -> Any:
+        self.host, self.port = self.connection_pool.get_master_address()
+        return super()._connect()  # type: ignore[no-untyped-call]
 
 
 class BlockingSentinelPool(SentinelConnectionPool, redis.BlockingConnectionPool):
@@ -84,7 +92,8 @@ def _sentinel_client(url: str, name: str, connections: int, options: dict[str, A
     sentinels = [(place.hostname or "localhost", place.port or SENTINEL_PORT) for place in places]
     pool = BlockingSentinelPool(  # type: ignore[no-untyped-call]
         name,
-        Sentinel(sentinels, sentinel_kwargs=options),  # type: ignore[no-untyped-call]
+        Sentinel(sentinels, sentinel_kwargs=SENTINEL_OPTIONS),  # type: ignore[no-untyped-call]
+        connection_class=PrimaryConnection,
         max_connections=connections,
         timeout=POOL_WAIT_SECONDS,
         health_check_interval=HEALTH_CHECK_SECONDS,

@@ -15,6 +15,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
+import redis
+
 from workers.keys import ENDED, TURN_SEPARATOR
 from workers.reads import StoreReads
 
@@ -25,6 +27,9 @@ SUBSCRIBE_SECONDS = 5.0
 goes by looking."""
 POLL_SECONDS = 1.0
 """How long the subscriber reads before it looks whether it was closed."""
+MISSED_PINGS = 5
+"""Pings that a server may leave unanswered. redis-py sends one a read once the subscription was idle for its health
+check's interval, and does not mind what comes back: one whose host is gone would be listened to for ever."""
 RECONNECT_SECONDS = 0.5
 """Pause between two attempts to subscribe again."""
 REMEMBERED = 10_000
@@ -99,9 +104,11 @@ class Hints:
             yield
         finally:
             with self._lock:
-                self._listeners[key].remove(wake)
-                if not self._listeners[key]:
-                    del self._listeners[key]
+                listeners = self._listeners.get(key, [])
+                if wake in listeners:  # `close` forgets those who still listen
+                    listeners.remove(wake)
+                if not listeners:
+                    self._listeners.pop(key, None)
 
     def subscribe(self) -> None:
         """Begin the subscription if there is none, and wait for it a while: every `listening` does."""
@@ -110,6 +117,12 @@ class Hints:
                 self._thread = threading.Thread(target=self._subscribe_until_closed, name="hints", daemon=True)
                 self._thread.start()
         self._has_tried.wait(SUBSCRIBE_SECONDS)
+
+    @property
+    def listener_count(self) -> int:
+        """How many wait now."""
+        with self._lock:
+            return sum(map(len, self._listeners.values()))
 
     def close(self) -> None:
         """End the subscription. A later wait begins another."""
@@ -133,6 +146,8 @@ class Hints:
             subscription.subscribe(self._channel)
             while not is_closed.is_set():
                 self._take(subscription.get_message(timeout=POLL_SECONDS))
+                if subscription.health_check_response_counter > MISSED_PINGS:
+                    raise redis.ConnectionError("the server of the subscription is silent")
 
     def _take(self, message: dict[str, Any] | None) -> None:
         if message is None:

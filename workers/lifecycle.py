@@ -10,16 +10,27 @@ import time
 from billiard import active_children
 from celery import signals
 
+from sessionlib.errors import InvalidInput
 from workers.parts import parts
 from workers.reaper import Reaper
 
 log = logging.getLogger(__name__)
 
+UNUSABLE = 78
+"""Exit code of a worker that cannot work as it is configured (EX_CONFIG of sysexits.h)."""
+
 
 @signals.worker_ready.connect(weak=False)
 def _start_reaper(**_: object) -> None:
-    """Sweep from now on. The pool's processes are forked already: this connection is nobody else's."""
-    own = parts()
+    """Sweep from now on. The pool's processes are forked already: this connection is nobody else's.
+
+    A worker whose settings or agents are refused ends here: it would take hints and answer nothing.
+    """
+    try:
+        own = parts()
+    except InvalidInput as exc:
+        log.critical("worker cannot work", extra={"field": exc.field, "rule": exc.rule})
+        raise SystemExit(UNUSABLE) from exc
     Reaper(own.store, own.dispatch, own.settings.sweep_seconds).start()
 
 

@@ -95,7 +95,11 @@ class OwnTurn:
         return saved if isinstance(saved, ModelReply) else None
 
     def save(self, text: str, calls: Sequence[CallRequest] = ()) -> None:
-        """Make the model's answer durable before its tools run, so that a crash does not pay for it again."""
+        """Make the model's answer durable before its tools run, so that a crash does not pay for it again.
+
+        Raises InvalidInput for what is no text, LeaseLost if the lane was lost.
+        """
+        _require_texts({"text": text})
         self._run.save(self._model_step(), ModelReply(text=text, calls=_named(calls)))
 
     def commit(
@@ -104,12 +108,14 @@ class OwnTurn:
         """Record a round: the model's text and calls, and the calls' results by id. Without calls it is the answer.
 
         Calls of private tools are answered here; a call without a result stays open, and ends the turn. Whether the
-        turn is answered now. Raises InvalidInput for a result without its call, LeaseLost if the lane was lost.
+        turn is answered now. Raises InvalidInput for a result without its call and for what is no text, LeaseLost if
+        the lane was lost.
         """
         if not self.is_open:
             raise InvalidInput("turn", self.turn_id, "is answered; take another")
-        reply = self.saved_reply or ModelReply(text=text, calls=_named(calls))
         results = dict(results or {})
+        _require_texts({"text": text, **{f"result of {call_id}": result for call_id, result in results.items()}})
+        reply = self.saved_reply or ModelReply(text=text, calls=_named(calls))
         for call_id in results.keys() - {call.call_id for call in reply.calls}:
             raise InvalidInput("results", call_id, "must be for a call of this round")
         known = {call.name for call in reply.calls if call.call_id in results}
@@ -170,3 +176,10 @@ class OwnTurn:
 def _named(calls: Sequence[CallRequest]) -> tuple[CallRequest, ...]:
     """Calls with our names for the tools, where the model used those that it was given."""
     return tuple(CallRequest(call_id=c.call_id, name=from_wire(c.name), arguments=c.arguments) for c in calls)
+
+
+def _require_texts(values: Mapping[str, object]) -> None:
+    """Before anything of them is saved. Raises InvalidInput."""
+    for field, value in values.items():
+        if not isinstance(value, str):
+            raise InvalidInput(field, value, "must be a string")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from typing import Any
 
-from celery import Task, signals
+from celery import Task
 from celery.exceptions import Ignore, Reject, Retry
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
 from sessionlib.errors import InvalidInput, place_of
 from sessionlib.ids import require_id
+from workers.task_events import buffering_dispatcher
 
 log = logging.getLogger(__name__)
 
@@ -51,32 +51,13 @@ def send_phase(task: Task, phase: str, **figures: Figure) -> None:
     Harmless if the broker is away: what the task does matters more than that it is seen.
     """
     event, kwargs = f"task-{phase}", shown(figures)
-    if (dispatcher := _buffering_dispatcher()) is not None:
+    if (dispatcher := buffering_dispatcher()) is not None:
         dispatcher.send(event, uuid=task.request.id, kwargs=kwargs)
         return
     try:
         task.send_event(event, retry=False, kwargs=kwargs)
     except (KombuError, RedisError, OSError) as exc:
         log.warning("phase not sent", extra={"phase": phase, "error": type(exc).__name__})
-
-
-_consumer: Any = None
-"""Celery's own consumer in this process, once it is ready."""
-
-
-@signals.worker_ready.connect(weak=False)
-def _note_consumer(sender: Any, **_: object) -> None:
-    global _consumer
-    _consumer = sender
-
-
-def _buffering_dispatcher() -> Any:
-    """The dispatcher through which Celery sends its own events of this process, many in one message; None in a pool's
-    child, which has none. A message for each phase would take a third of a front worker's time."""
-    dispatcher: Any = getattr(_consumer, "event_dispatcher", None)  # another one after each reconnection
-    if dispatcher is None or dispatcher.pid != os.getpid() or "task" not in dispatcher.buffer_group:
-        return None
-    return dispatcher
 
 
 def shown(figures: Mapping[str, Figure]) -> str:

@@ -23,6 +23,11 @@ from redis.retry import Retry
 
 CONNECT_SECONDS = 2.0
 """How long a server may take to accept a connection."""
+ANSWER_SECONDS = 5.0
+"""How long a server may be silent that owes a reply. One whose host is gone does not hang up: without this, a sender
+waits for ever."""
+HEALTH_CHECK_SECONDS = 5
+"""How often kombu looks for a consumer that such a server left waiting; it is back after about twice as long."""
 
 
 class _Detachable:
@@ -54,10 +59,11 @@ class Channel(_Detachable, stock.Channel):
 class SentinelChannel(_Detachable, stock.SentinelChannel):
     """A channel to the primary that a Redis Sentinel names."""
 
-    # A Sentinel that is down is passed over at once; redis-py would try it ten times, for eight seconds.
+    # A Sentinel that is down or hangs is passed over; redis-py would try it ten times, for eight seconds or for ever.
     sentinel_kwargs: ClassVar[dict[str, Any]] = {
         "retry": Retry(NoBackoff(), 0),
         "socket_connect_timeout": CONNECT_SECONDS,
+        "socket_timeout": CONNECT_SECONDS,
     }
 
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import SecretStr
 
-from sessionlib.entries import Entry, EntryKind
+from sessionlib.entries import Entry, EntryKind, encodable
 from sessionlib.errors import ProviderRejected, ProviderUnavailable
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, OnDelta, Shape, ToolDeclaration
 from sessionlib.providers.http import ProcessClient, plain_client, post, refusal, require_base_url
@@ -211,8 +211,3 @@ def _error_status(error: Any) -> int:
     """The HTTP status that an error inside an answer names; 502 if it names none."""
     code = error.get("code") if isinstance(error, dict) else None
     return code if isinstance(code, int) and 400 <= code < 600 else 502
-
-
-def encodable(text: str) -> str:
-    """*text* with lone surrogates replaced: JSON can escape them, UTF-8 cannot carry them."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -127,5 +127,5 @@ def run_tool(tools: Mapping[str, Tool], call: CallRequest, context: ToolContext)
         return ToolOutput(f"InvalidInput: there is no tool {call.name!r}", is_error=True)
     try:
         return ToolOutput(tool.run(call.arguments, context))
-    except (Exception, SystemExit) as exc:  # a tool may raise anything, and the model decides what to do about it
+    except (Exception, SystemExit) as exc:  # noqa: BLE001 - a tool may raise anything; the model decides what to do
         return ToolOutput(f"{type(exc).__name__}: {exc}", is_error=True)

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from sessionlib.stores.contract import Lane
+from sessionlib.testing.fake_provider import Kind
 from tests.crash import agents
 from tests.crash.provider import ProviderProcess
 from tests.crash.watching import Watcher
@@ -186,10 +187,11 @@ class Cluster:
         key = next(key for key in self.store.keys.of_session(session_id) if f"steps:{lane}:" in key)
         return [json.loads(raw.partition(b"\n")[0]) for raw in self.store.client.lrange(key, 0, -1)]
 
-    def wait_held_at_model(self, session_ids: Iterable[str], seconds: float = 30.0) -> None:
-        """Wait until each session's turn stands at a model call, as its worker reports."""
+    def wait_held_at_model(self, session_ids: Collection[str], seconds: float = 30.0) -> None:
+        """Wait until each session's turn stands at a model call, as its worker reports, and the provider holds it."""
         for session_id in session_ids:
             wait_for(self._stands_at_model(session_id), seconds, f"{session_id} to ask its model")
+        wait_for(lambda: self.provider.held(Kind.ANSWERS) >= len(session_ids), seconds, "calls to be held")
 
     def _stands_at_model(self, session_id: str) -> Callable[[], bool]:
         def stands() -> bool:

@@ -48,7 +48,10 @@ class ProviderProcess:
         self._post("/hold", kind=kind)
 
     def release(self, kind: Kind = Kind.ALL) -> None:
+        """Answer what is held; returns when it is, calls of killed workers included: what is held later is alive."""
         self._post("/release", kind=kind)
+        released = [kind] if kind is not Kind.ALL else [Kind.ANSWERS, Kind.SUMMARIES]
+        wait_for(lambda: not any(map(self.held, released)), START_SECONDS, "held calls to go on")
 
     def change(self, **traits: float) -> None:
         self._post("/settings", **traits)

@@ -22,6 +22,8 @@ ROUNDS = 400
 KILLS = 5
 WHOLE_TOKENS = 600_000
 LEAST_ROTATIONS = 10
+LATENCY_SECONDS = 0.02
+"""A model that answers at once would leave the background workers, at their lower priority, no time on two cores."""
 SESSION, TURN, MESSAGE, ANSWER = "long", "t-long", "Read the whole report.", "All parts are read."
 
 
@@ -54,6 +56,7 @@ def test_long_turn_survives_kills_and_rotates_inside(cluster: Cluster, kills: Ki
     assert whole_tokens(counter_named("o200k_base")) >= WHOLE_TOKENS
     session = cluster.sessions.open(SESSION, "reader")
     cluster.provider.record(SESSION, recorded_answers())
+    cluster.provider.change(latency_seconds=LATENCY_SECONDS)
     begun = time.monotonic()
     turn = session.submit(MESSAGE, turn_id=TURN)
     for number in range(1, KILLS + 1):

@@ -84,7 +84,9 @@ def test_workers_killed_under_load_lose_nothing(cluster: Cluster, kills: Kills, 
     for session_id in ids:
         require_answered_once(cluster.store, session_id, load.turn_ids, kills)
         require_history(cluster.store, session_id, echoed(load.messages), kills)
-        require_not_paid_again(cluster.provider.asked_again(session_id), kills)
+        asked_again = cluster.provider.asked_again(session_id)
+        require_not_paid_again(asked_again, kills)
+        assert asked_again, f"no call of {session_id} was in flight at a kill:\n{kills}"
     for what, seconds in (("turns", waited), ("rotations", background_waited)):
         figure(
             f"{len(seconds)} {what} ran again after {statistics.median(seconds):.2f} s, at most {max(seconds):.2f} s"

@@ -457,3 +457,70 @@ def test_answer_that_takes_too_long_can_be_asked_for_again() -> None:
         assert session.send("hello", turn_id="t1").text == "True"
         other.join(30)
         assert session.cancel("t1") is TurnState.ANSWERED
+
+
+def test_background_goes_on_after_a_fault() -> None:
+    """A provider whose disposal has a fault of its own does not end rotations."""
+
+    class Faulty(ScriptedProvider):
+        def dispose(self, handle: str) -> None:
+            raise ZeroDivisionError
+
+    with Session(agent(), {"default": Faulty(shape=Shape.HELD)}) as session:
+        while rotations(session) < 3:
+            session.send(LONG)
+
+
+def test_interrupted_call_can_be_made_again_at_once() -> None:
+    """Ctrl-C while the model answers: the same turn goes on with the next call, not when a lease has run out."""
+
+    def interrupted_first(request: ModelRequest) -> str:
+        if not provider.requests[1:]:
+            raise KeyboardInterrupt
+        return "done"
+
+    provider = ScriptedProvider(interrupted_first)
+    with Session(agent(), {"default": provider}) as session:
+        with pytest.raises(KeyboardInterrupt):
+            session.send("hello", turn_id="t1")
+        assert session.send("hello", turn_id="t1", timeout_seconds=5.0).text == "done"
+
+
+def test_pinned_session_keeps_its_agent(tmp_path: Path) -> None:
+    """Opened by a newer version, it goes on under its own, its limits for messages included."""
+    with Session(agent(), {"default": ScriptedProvider()}, path=tmp_path / "s.db", pin=True) as session:
+        session.send("hello")
+    newer = Agent(name="coder", window_tokens=100_000)
+    with Session(newer, {"default": ScriptedProvider()}, path=tmp_path / "s.db") as session:
+        assert session.agent.window_tokens == WINDOW_TOKENS
+        with pytest.raises(InputTooLarge):
+            session.send("word " * 20_000)
+
+
+def test_two_processes_on_one_file_share_its_session(tmp_path: Path) -> None:
+    """Both send; every turn is answered once, in one order, and each sees the other's."""
+    with (
+        Session(agent(), {"default": ScriptedProvider()}, path=tmp_path / "s.db") as one,
+        Session(agent(), {"default": ScriptedProvider()}, path=tmp_path / "s.db") as other,
+    ):
+        senders = [
+            threading.Thread(target=lambda s=s, name=name: [s.send(f"{name}{i}") for i in range(5)])
+            for s, name in ((one, "a"), (other, "b"))
+        ]
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join(60)
+        said = texts(tuple(history(one)))
+        assert sorted(said[0::2]) == sorted(f"{name}{i}" for name in "ab" for i in range(5))
+        assert said == texts(tuple(history(other)))
+
+
+def test_session_that_cannot_be_opened_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A closed session refuses; no thread stays."""
+    with Session(agent(), {"default": ScriptedProvider()}, path=tmp_path / "s.db") as session:
+        session.close()
+    before = threading.active_count()
+    with pytest.raises(SessionClosed):
+        Session(agent(), {"default": ScriptedProvider()}, path=tmp_path / "s.db")
+    assert threading.active_count() <= before

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -130,6 +133,21 @@ def test_waiting_coroutine_survives_a_restart(
             return (await asyncio.wait_for(waiting, PATIENCE_SECONDS)).text
 
     assert asyncio.run(through_a_restart()) == "answer to t1"
+
+
+def test_subscription_at_a_silent_server_is_renewed(server: EmbeddedServer, caplog: pytest.LogCaptureFixture) -> None:
+    """A server whose host is gone does not hang up: after a few unanswered pings the subscriber begins anew."""
+    with redis.Redis.from_url(server.url, health_check_interval=1, socket_timeout=1.0) as client:
+        hints, woken = Hints(RedisStore(client)), threading.Event()
+        with hints.listening(SESSION, "t1", woken.set):
+            assert woken.wait(PATIENCE_SECONDS)
+            woken.clear()
+            assert server.pid
+            os.kill(server.pid, signal.SIGSTOP)
+            wait_for(lambda: "hints are interrupted" in caplog.messages, PATIENCE_SECONDS)
+            os.kill(server.pid, signal.SIGCONT)
+            assert woken.wait(PATIENCE_SECONDS)
+        hints.close()
 
 
 def test_events_go_on_after_a_restart(server: EmbeddedServer, store: Looked, session: ClientSession) -> None:

@@ -69,7 +69,13 @@ def test_the_picture_tells_turn_round_fill_epoch_and_kills() -> None:
         Console(file=stream, width=100).print(playing.picture(now, recording(), window_tokens))
         text = stream.getvalue()
         assert text.count("█") == filled
-        for part in ("turn 1/2", "round 2/4", "killed: front, background", "epoch 3, rotation running", "750 of"):
+        for part in (
+            "turn 1/2",
+            "round 2/4",
+            "killed: front, background",
+            "epoch 3, rotation running",
+            "750 tokens of",
+        ):
             assert part in text
 
 

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from sessionlib.archive import unpack
 from sessionlib.errors import CannotConverge, InputTooLarge, InvalidInput
 from sessionlib.recordings import read_recording
 from tests.waiting import wait_for
 from tests.workers.replaying import recording
+from workers.cli.app import build_app
 from workers.embedded import EmbeddedServer
 from workers.replay.agents import Scene, require_playable
 from workers.replay.driver import SESSION_ID
@@ -74,6 +76,18 @@ def test_a_recording_goes_through_real_workers_that_are_killed(file: Path, tmp_p
     assert stored_texts(kept) == [entry.text for entry in recorded_entries(read_recording(file.read_bytes(), "chat"))]
 
 
+def test_a_real_session_of_a_coding_agent_keeps_every_promise(data_dir: Path) -> None:
+    """Two turns of 143 rounds, 157,000 tokens, a window of 32,000."""
+    file = data_dir / "claude_code_8463c716.json"
+    done = sessionctl("replay", str(file), "--window", "32000", "--latency", "0.02", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["turns"], report["rounds"]) == (2, 143)
+    assert {report[name] for name in ("waited", "lost", "doubled", "out_of_order", "paid_again")} == {0}
+    assert report["prefix_breaks"]["other"] == 0
+    assert report["rotations"] >= 2
+
+
 def stored_texts(directory: Path) -> list[str]:
     """What the server of a kept replay has of its session, oldest first."""
     with EmbeddedServer(directory) as server:
@@ -128,6 +142,14 @@ def test_a_file_that_is_no_recording_is_refused(content: bytes, rule: str, tmp_p
     assert done.returncode == 2
     assert rule in done.stderr
     assert json.loads(done.stdout)["error"]["code"] == "invalid_input"
+
+
+@pytest.mark.parametrize("option", ["--latency=nan", "--pace=inf", "--latency=-1", "--window=0", "--policy=none"])
+def test_nonsense_options_are_refused(option: str, file: Path) -> None:
+    """Before anything starts."""
+    done = CliRunner().invoke(build_app(), ["replay", str(file), option])
+    assert done.exit_code == 2
+    assert option.partition("=")[0] in done.stderr
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from workers.replay.breaks import prefix_breaks
 from workers.replay.history import Comparison, compared, recorded_entries
 from workers.replay.observed import Kill, Observed, Place, place_of
 from workers.replay.planted import broken_archive, planted_figures, truncation
-from workers.replay.report import broken_promises, figures, tier_tokens
+from workers.replay.report import broken_promises, figures, tier_tokens, waited_count
 from workers.replay.waits import (
     Gap,
     added_seconds,
@@ -163,6 +163,13 @@ def test_gaps_never_overlap_a_call(calls: list[tuple[float, float]]) -> None:
         span.ended <= gap.started or span.started >= gap.ended for gap in found for span in spans if span.seconds
     )
     assert found == sorted(found, key=lambda gap: gap.started)
+
+
+def test_waits_on_consolidations_that_nobody_saw_are_not_claimed_to_be_none() -> None:
+    """Rotated without the provider: not measured. Never rotated: none."""
+    assert waited_count(as_it_should_be(rotations=({},))) is None
+    assert waited_count(as_it_should_be()) == 0
+    assert waited_count(replace(waiting_turn(0.81), rotations=({},))) == 1
 
 
 def test_added_time_leaves_out_turns_with_a_killed_front_worker() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +18,8 @@ from tests.contract.conftest import let_pass
 from tests.crash.checks import Kills, echoed, require_answered_once, require_history
 from tests.waiting import wait_for
 from tests.workers.deployment import deployed
-from tests.workers.servers import PRIMARY_NAME, Replicated, replicated
+from tests.workers.servers import PRIMARY_NAME, Node, Replicated, replicated
+from workers.app import make_app
 from workers.client import ClientSession
 from workers.hints import Hints
 from workers.settings import Settings
@@ -92,9 +93,12 @@ def test_hints_come_back_after_a_failover(servers: Replicated) -> None:
     store.close_connections()
 
 
-def test_workers_and_callers_come_through_a_failover(servers: Replicated, tmp_path: Path) -> None:
-    """Killed with turns under way, whose replies arrive while there is no store: every waiting caller is answered by
-    the same worker processes, and a turn sent meanwhile under one id is one turn."""
+@pytest.mark.parametrize("end", [Node.kill, Node.freeze])
+def test_workers_and_callers_come_through_a_failover(
+    servers: Replicated, tmp_path: Path, end: Callable[[Node], None]
+) -> None:
+    """Gone with turns under way, whose replies arrive while there is no store: every waiting caller is answered by the
+    same worker processes, and a turn sent meanwhile under one id is one turn."""
     url = {"store_url": servers.url, "sentinel_name": PRIMARY_NAME, "partitions": 4}
     with deployed(tmp_path, **url) as deployment, ThreadPoolExecutor(2 * SESSION_COUNT) as callers:
         sessions = [deployment.sessions.open(f"s{number}", "talker") for number in range(SESSION_COUNT)]
@@ -106,7 +110,7 @@ def test_workers_and_callers_come_through_a_failover(servers: Replicated, tmp_pa
         waiting = [callers.submit(turn.answer, PATIENCE_SECONDS) for turn in turns]
         pids = deployment.pids()
         servers.wait_replicated()
-        servers.primary.kill()
+        end(servers.primary)
         deployment.provider.release()
         sending = [callers.submit(send_until_answered, session, "third", "t3") for session in sessions]
         assert [caller.result().turn_id for caller in waiting] == ["t2"] * SESSION_COUNT
@@ -118,6 +122,20 @@ def test_workers_and_callers_come_through_a_failover(servers: Replicated, tmp_pa
         for session in sessions:
             require_answered_once(store, session.session_id, ["t1", "t2", "t3"], Kills())
             require_history(store, session.session_id, echoed(["first", "second", "third"]), Kills())
+
+
+def test_sentinel_that_hangs_is_passed_over(servers: Replicated) -> None:
+    """Store and broker ask the next one."""
+    servers.sentinels[0].freeze()
+    store = store_on(servers)
+    begun = time.monotonic()
+    arena_on(store).open()
+    settings = Settings(store_url=servers.url, sentinel_name=PRIMARY_NAME)
+    with make_app(settings).connection_for_write() as connection, connection.SimpleQueue("heard") as queue:
+        queue.put({})
+    assert time.monotonic() - begun < 20.0
+    assert servers.primary.client.llen("sl:heard") == 1
+    store.close_connections()
 
 
 def send_until_answered(session: ClientSession, message: str, turn_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,20 @@ Summarizer = Annotated[
     Literal["fake", "extractive"],
     typer.Option("--summarizer", help="fake: a model's, asked at the fake provider; extractive: no model."),
 ]
+
+
+def finite(seconds: float) -> float:
+    """An option's value that is a time. Raises BadParameter (NaN and infinity pass for numbers)."""
+    if not 0 <= seconds < math.inf:
+        raise typer.BadParameter(f"must be seconds, 0 or more; got {seconds}")
+    return seconds
+
+
+Latency = Annotated[
+    float,
+    typer.Option("--latency", metavar="SECONDS", callback=finite, help="How long the provider takes for an answer."),
+]
+Pace = Annotated[float, typer.Option("--pace", metavar="SECONDS", callback=finite, help="Pause between turns.")]
 Kills = Annotated[bool, typer.Option("--kill/--no-kill", help="Kill each worker once on the way.")]
 Keep = Annotated[
     Path | None,
@@ -41,7 +56,7 @@ Keep = Annotated[
 
 BAR_CELLS = 50
 DOTS = 10
-"""How many lines of progress are written where there is no terminal."""
+"""How many lines of progress are written where there is no terminal, about."""
 
 
 def played(
@@ -50,7 +65,9 @@ def played(
     """Play *recording* on a stage of its own, which is gone afterwards. Raises WorkersNotReady."""
     from workers.replay.driver import play
     from workers.replay.stage import staged
+    from workers.shadow import require_own_package
 
+    require_own_package(Path.cwd())
     with ended_by_sigterm(), staged(recording, scene, keep) as stage, _logged(stage.directory / "replay.log"):
         call.say(f"started in {stage.directory}: server, fake provider, front worker, background worker")
         if not stage.await_workers(READY_SECONDS):
@@ -104,6 +121,8 @@ def _lines(value: Any) -> list[str]:
 def _text(value: Any) -> str:
     if isinstance(value, list):
         return " and ".join(map(str, value)) or "nothing"
+    if value is None:
+        return "not measured"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
@@ -146,7 +165,7 @@ def picture(now: Progress, recording: Recording, window_tokens: int) -> Renderab
     rotating = f", rotation {now.view.rotation_state}" if now.view.rotation_state else ""
     return Text(
         f"turn {now.turns}/{len(recording.turns)}   round {now.rounds}/{recording.round_count}{_killed(now)}\n"
-        f"{'█' * filled}{'░' * (BAR_CELLS - filled)} {tokens:,} of {window_tokens:,} tokens\n"
+        f"{'█' * filled}{'░' * (BAR_CELLS - filled)} {tokens:,} tokens of conversation, window {window_tokens:,}\n"
         f"epoch {now.view.epoch}{rotating}"
     )
 

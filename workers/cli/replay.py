@@ -28,12 +28,8 @@ def replay(
     conversation: Annotated[
         str, typer.Option("--conversation", metavar="ID", help="Which one, where the file holds several.")
     ] = "",
-    latency_seconds: Annotated[
-        float, typer.Option("--latency", metavar="SECONDS", min=0, help="How long the provider takes for an answer.")
-    ] = 0.08,
-    pause_seconds: Annotated[
-        float, typer.Option("--pace", metavar="SECONDS", min=0, help="Pause between turns.")
-    ] = 0.0,
+    latency_seconds: playing.Latency = 0.06,
+    pause_seconds: playing.Pace = 0.0,
     kill: playing.Kills = False,
     keep: playing.Keep = None,
 ) -> None:

@@ -48,7 +48,7 @@ class Scene:
     window_tokens: int = 32_000
     policy: str = "log_merge"
     summarizer: str = "fake"
-    latency_seconds: float = 0.08
+    latency_seconds: float = 0.06
     """How long the provider takes for an answer."""
     summary_latency_seconds: float = 0.5
     """How long it takes for a consolidation: several times an answer, which would be seen if anybody waited."""

@@ -148,18 +148,22 @@ class _Player:
 
     def _drill(self) -> None:
         for drill in self._drills:
-            if not self._awaited(lambda drill=drill: self._round_count >= drill.after_rounds):  # type: ignore[misc]
-                return
-            kind = HELD_KIND[drill.role]
-            self._stage.provider.hold(kind)
-            try:
-                if self._awaited(lambda kind=kind: self._stage.provider.held_count(kind)):  # type: ignore[misc]
-                    self.kills.append(Kill(worker=drill.role, at=time.time()))
-                    self._stage.supervisor.kill(drill.role)
-            finally:
-                self._stage.provider.release(kind)
+            self._kill(drill.role, drill.after_rounds)
 
-    def _awaited(self, condition: Callable[[], object]) -> bool:
+    def _kill(self, role: Role, after_rounds: int) -> None:
+        """Kill a worker while the provider holds a call of its open, unless the play is over first."""
+        provider, kind = self._stage.provider, HELD_KIND[role]
+        if not self._awaited(lambda: self._round_count >= after_rounds):
+            return
+        provider.hold(kind)
+        try:
+            if self._awaited(lambda: provider.held_count(kind) > 0):
+                self.kills.append(Kill(worker=role, at=time.time()))
+                self._stage.supervisor.kill(role)
+        finally:
+            provider.release(kind)
+
+    def _awaited(self, condition: Callable[[], bool]) -> bool:
         """Wait for *condition*; False if the play is over first."""
         while not condition():
             if self._is_over.wait(LOOK_SECONDS):

@@ -105,7 +105,8 @@ class FakeProviderProcess:
 
     def held_count(self, kind: str) -> int:
         """How many calls of that kind are held now."""
-        return int(json.loads(fetch(f"{self.url}/report/-"))["held"][kind])
+        about_no_session = fetch(f"{self.url}/report/-")
+        return int(json.loads(about_no_session)["held"][kind])
 
     def report(self, session_id: str) -> dict[str, Any]:
         """What was seen of a session, and all consolidations."""

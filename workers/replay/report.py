@@ -21,7 +21,7 @@ def figures(recording: Recording, observed: Observed) -> dict[str, Any]:
         "turns": len(observed.turns),
         "rounds": len(observed.rounds),
         "rotations": len(observed.rotations),
-        "waited": len(waits.waited_turns(observed)),
+        "waited": waited_count(observed),
         "noise_ms": round(1000 * waits.noise_seconds(observed), 1),
         "max_fill": round(observed.largest_request_tokens / observed.window_tokens, 4),
         "refused": observed.refused_count,
@@ -46,6 +46,13 @@ def figures(recording: Recording, observed: Observed) -> dict[str, Any]:
             for kill in observed.kills
         ],
     }
+
+
+def waited_count(observed: Observed) -> int | None:
+    """How many answers waited on a summary; None if that cannot be told: the session was rotated, and its
+    consolidations did not go through the provider."""
+    is_seen = bool(observed.consolidations) or not observed.rotations
+    return len(waits.waited_turns(observed)) if is_seen else None
 
 
 def unanswered(recording: Recording, observed: Observed) -> tuple[str, ...]:

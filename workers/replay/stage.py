@@ -26,6 +26,7 @@ SWEEP_SECONDS = 0.5
 GRACE_SECONDS = 2.0
 """Nothing that a replay leaves unfinished is worth waiting for."""
 TURNS_CONCURRENCY = 4
+"""One session has one turn at a time; the others are for probes and for messages that find nothing to do."""
 ROLES: tuple[Role, ...] = ("front", "background")
 
 
