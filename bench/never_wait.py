@@ -38,7 +38,7 @@ from workers.client import ClientSession, Sessions, Turn
 
 LOADS = (0.5, 0.8)
 """Shares of the capacity."""
-ROUNDS, BLOCK_SECONDS, CAPACITY_SECONDS = 5, 6.0, 5.0
+ROUNDS, BLOCK_SECONDS, CAPACITY_SECONDS = 5, 5.0, 5.0
 QUICK_ROUNDS, QUICK_BLOCK_SECONDS, QUICK_CAPACITY_SECONDS = 1, 4.0, 3.0
 SESSIONS = 32
 MODEL_SECONDS, SUMMARY_SECONDS = 0.05, 0.5
@@ -140,7 +140,13 @@ def _settle(opened: Sequence[ClientSession]) -> None:
 
 
 def measure(
-    *, session_count: int, rounds: int, block_seconds: float, capacity_seconds: float, model_seconds: float
+    *,
+    loads: Sequence[float],
+    session_count: int,
+    rounds: int,
+    block_seconds: float,
+    capacity_seconds: float,
+    model_seconds: float,
 ) -> dict[str, Any]:
     """Capacity, then all blocks by turns, then what the providers noted."""
     with (
@@ -158,7 +164,7 @@ def measure(
         blocks = [
             bench.block(mode, load, poisson(load * capacity, block_seconds, session_count, (number, load)))
             for number in range(rounds)
-            for load in LOADS
+            for load in loads
             for mode in (tuple(Mode) if number % 2 == 0 else tuple(reversed(Mode)))
         ]
         notes = Notes.of(read_traces(stage.directory))
@@ -168,7 +174,7 @@ def measure(
         "summary_seconds": SUMMARY_SECONDS,
         "targets": {"p50": P50_TARGET, "p99": P99_TARGET},
         "loads": [
-            _compared(load, [block for block in blocks if block.load == load], notes, session_count) for load in LOADS
+            _compared(load, [block for block in blocks if block.load == load], notes, session_count) for load in loads
         ],
     }
 
@@ -242,8 +248,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--model-seconds", type=float, default=MODEL_SECONDS, metavar="S", help=f"{MODEL_SECONDS:g} by default"
     )
+    parser.add_argument(
+        "--loads", type=float, nargs="+", default=LOADS, metavar="SHARE", help="of the capacity; 0.5 0.8 by default"
+    )
     chosen = parser.parse_args(arguments)
     found = measure(
+        loads=chosen.loads,
         session_count=chosen.sessions,
         rounds=chosen.rounds or (QUICK_ROUNDS if chosen.quick else ROUNDS),
         block_seconds=chosen.block_seconds or (QUICK_BLOCK_SECONDS if chosen.quick else BLOCK_SECONDS),

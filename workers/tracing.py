@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from sessionlib.errors import InvalidInput, place_of
 from sessionlib.ids import require_id
-from workers.task_events import buffering_dispatcher
+from workers.task_events import gathering_dispatcher
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def send_phase(task: Task, phase: str, **figures: Figure) -> None:
     Harmless if the broker is away: what the task does matters more than that it is seen.
     """
     event, kwargs = f"task-{phase}", shown(figures)
-    if (dispatcher := buffering_dispatcher()) is not None:
+    if (dispatcher := gathering_dispatcher()) is not None:
         dispatcher.send(event, uuid=task.request.id, kwargs=kwargs)
         return
     try:

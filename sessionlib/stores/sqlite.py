@@ -10,7 +10,7 @@ import queue
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sessionlib.errors import StoreCorrupt, StoreFull, StoreUnavailable
@@ -73,6 +73,7 @@ class SqliteStore(RuledStore):
     ) -> None:
         super().__init__(limits or Limits(), clock)
         self._path, self._busy_seconds = str(path), busy_seconds
+        self._is_closed = False
         self._idle: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue()
         connection = self._connect()
         try:
@@ -84,9 +85,11 @@ class SqliteStore(RuledStore):
         self._idle.put(connection)
 
     def close_connections(self) -> None:
-        """Close the connections that are idle; call it when no operation runs any more."""
-        while not self._idle.empty():
-            self._idle.get().close()
+        """Close the idle connections, and those in use once their operation ends. The store is of no use after it."""
+        self._is_closed = True
+        with suppress(queue.Empty):
+            while True:
+                self._idle.get_nowait().close()
 
     def __enter__(self) -> SqliteStore:
         return self
@@ -136,13 +139,19 @@ class SqliteStore(RuledStore):
             yield connection
         finally:
             self._idle.put(connection)
+            if self._is_closed:
+                self.close_connections()
 
     def _connect(self) -> sqlite3.Connection:
         with _translated(self._path):
             connection = sqlite3.connect(
                 self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
             )
-            connection.execute("PRAGMA synchronous = NORMAL")
+            try:
+                connection.execute("PRAGMA synchronous = NORMAL")
+            except sqlite3.Error:
+                connection.close()
+                raise
             return connection
 
 

@@ -114,9 +114,10 @@ def test_marker_appears_nowhere_that_operators_look(cluster: Cluster, flower: ht
 
 
 def settled_tasks(flower: httpx.Client) -> dict[str, Any]:
-    """All tasks that Flower knows, once it knows how the last turn went."""
+    """All tasks that Flower knows, once it knows of the last turn and of the rotation."""
     tasks: dict[str, Any] = flower.get("/api/tasks", params={"limit": 10_000}).raise_for_status().json()
-    return tasks if "turn_id=t-explode" in json.dumps(tasks) else {}
+    shown = json.dumps(tasks)
+    return tasks if "turn_id=t-explode" in shown and "session_id=reticent rotation_id=r" in shown else {}
 
 
 def around(text: str) -> str:

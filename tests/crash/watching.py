@@ -25,6 +25,8 @@ class Phase:
     name: str
     ids: dict[str, str]
     """What the phase shows: session_id, turn_id or rotation_id, and figures."""
+    at: float
+    """Seconds since the epoch. Workers send events in batches: they do not arrive in order."""
 
 
 class Watcher:
@@ -83,12 +85,13 @@ class Watcher:
         kind, worker = str(event["type"]), str(event["hostname"]).partition("@")[0]
         with self._lock:
             self._events.append(event)
-            self._newest[kind, worker] = event["timestamp"]
+            self._newest[kind, worker] = max(event["timestamp"], self._newest.get((kind, worker), 0.0))
             if (name := kind.removeprefix("task-")) in WORKING:
-                self._note(worker, name, str(event["kwargs"]))
+                ids = dict(pair.split("=", 1) for pair in str(event["kwargs"]).split())
+                self._note(Phase(worker=worker, name=name, ids=ids, at=event["timestamp"]))
 
-    def _note(self, worker: str, name: str, shown: str) -> None:
-        ids = dict(pair.split("=", 1) for pair in shown.split())
+    def _note(self, phase: Phase) -> None:
         for kind in ("turn_id", "rotation_id"):
-            if kind in ids:
-                self._phases[ids["session_id"], kind] = Phase(worker=worker, name=name, ids=ids)
+            key = (phase.ids["session_id"], kind)
+            if kind in phase.ids and (key not in self._phases or phase.at > self._phases[key].at):
+                self._phases[key] = phase

@@ -88,6 +88,12 @@ class Replicated:
         wait_for(lambda: self.replica.role() == "master", 60.0, "the replica's promotion")
 
 
+def wait_written(client: Any) -> None:
+    """Return when the operating system has all that was acknowledged, so that a SIGKILL loses nothing: with
+    `appendfsync everysec` a server does not write while an fsync of its own is under way (redis.conf)."""
+    wait_for(lambda: client.info("persistence")["aof_buffer_length"] == 0, what="the append-only file")
+
+
 def oldest_server() -> Path | None:
     """The program of the oldest server that is supported; None where it is not installed."""
     program = shutil.which("redis-server")

@@ -114,9 +114,9 @@ def test_never_wait_finds_the_turns_that_do_wait() -> None:
     """Rotations happen where they are on; only the inline control shows waits."""
     found = run(
         *("bench.never_wait", "--sessions", "4", "--rounds", "1", "--block-seconds", "1.5"),
-        *("--capacity-seconds", "0.5", "--model-seconds", "0"),
+        *("--capacity-seconds", "0.5", "--model-seconds", "0", "--loads", "0.8"),
     )
-    modes = [compared["modes"] for compared in found["loads"]]
-    assert all(mode["off"]["rotations"] == mode["off"]["waited"] == mode["background"]["waited"] == 0 for mode in modes)
-    assert sum(mode["background"]["rotations"] for mode in modes) > 0
-    assert sum(mode["inline"]["waited"] for mode in modes) > 0
+    modes = found["loads"][0]["modes"]
+    assert modes["off"]["rotations"] == modes["off"]["waited"] == modes["background"]["waited"] == 0
+    assert modes["background"]["rotations"] > 0
+    assert modes["inline"]["waited"] > 0

@@ -17,7 +17,7 @@ from tests.contract.conftest import let_pass
 from tests.crash.checks import Kills, echoed, require_answered_once, require_history
 from tests.waiting import wait_for
 from tests.workers.deployment import deployed
-from tests.workers.servers import ClusterNode, cluster_of_masters
+from tests.workers.servers import ClusterNode, cluster_of_masters, wait_written
 from workers.connection import client_for
 from workers.hints import Hints
 from workers.settings import Settings
@@ -141,6 +141,7 @@ def test_cluster_without_one_master_is_unavailable_until_it_is_back(tmp_path: Pa
         arena = Arena(store, let_pass, time.time)
         for session_id in SESSION_IDS:
             live_through(arena, session_id)
+        wait_written(masters[1].client)
         masters[1].kill()
         with pytest.raises(StoreUnavailable):
             [store.view(session_id) for session_id in SESSION_IDS]

@@ -13,6 +13,7 @@ import redis
 
 from sessionlib.stores.contract import AgentRef, OpenRequest, SubmitRequest, TurnInput
 from tests.waiting import wait_for
+from tests.workers.servers import wait_written
 from workers.connection import client_for
 from workers.embedded import EmbeddedServer
 from workers.hints import Hints
@@ -138,6 +139,7 @@ def test_listeners_look_again_after_a_broken_connection(tmp_path: Path) -> None:
         with hints.listening("s", "t", woken.set):
             assert woken.wait(LONG_SECONDS)
             woken.clear()
+            wait_written(store.client)
             server.kill()
             server.restart()
             assert woken.wait(LONG_SECONDS)

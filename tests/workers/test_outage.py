@@ -31,6 +31,7 @@ from tests.contract.conftest import let_pass
 from tests.crash.checks import Kills, echoed, require_history
 from tests.waiting import wait_for
 from tests.workers.deployment import deployed
+from tests.workers.servers import wait_written
 from workers.aio import AsyncSessions
 from workers.blocking import ClientSession, Connection, Sessions
 from workers.connection import client_for
@@ -93,9 +94,15 @@ def answer_next(store: RedisStore) -> None:
     arena.finish(arena.begin())
 
 
-def test_stopped_server_is_a_clear_error(server: EmbeddedServer, session: ClientSession) -> None:
-    """Within seconds, and it says what to do."""
+def crash(server: EmbeddedServer, store: RedisStore) -> None:
+    """SIGKILL, at a moment that loses nothing."""
+    wait_written(store.client)
     server.kill()
+
+
+def test_stopped_server_is_a_clear_error(server: EmbeddedServer, store: Looked, session: ClientSession) -> None:
+    """Within seconds, and it says what to do."""
+    crash(server, store)
     begun = time.monotonic()
     with pytest.raises(StoreUnavailable, match="SESSIONLIB_STORE_URL"):
         session.submit("hello", turn_id="t1")
@@ -107,7 +114,7 @@ def test_stopped_server_is_a_clear_error(server: EmbeddedServer, session: Client
 def test_waiting_caller_survives_a_restart(server: EmbeddedServer, store: Looked, session: ClientSession) -> None:
     """It looks, finds nobody there, looks again, and has its answer when the server is back and the turn is done."""
     turn = session.submit("hello", turn_id="t1")
-    server.kill()
+    crash(server, store)
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(turn.answer)
         wait_for(lambda: store.look_count >= 2, what="another look")
@@ -125,7 +132,7 @@ def test_waiting_coroutine_survives_a_restart(
     async def through_a_restart() -> str:
         async with AsyncSessions(connection) as sessions:
             turn = (await sessions.get(SESSION)).get_turn("t1")
-            server.kill()
+            crash(server, store)
             waiting = asyncio.create_task(turn.answer())
             await asyncio.to_thread(wait_for, lambda: store.look_count >= 2)
             await asyncio.to_thread(server.restart)
@@ -154,7 +161,7 @@ def test_events_go_on_after_a_restart(server: EmbeddedServer, store: Looked, ses
     """Whoever follows a turn sees each of its events once, those after an outage too."""
     events = session.submit("hello", turn_id="t1").events()
     seen = [next(events).kind]
-    server.kill()
+    crash(server, store)
     server.restart()
     answer_next(store)
     seen += [event.kind for event in events]
