@@ -1,7 +1,7 @@
 """Whether answers wait on summaries: the same load without rotations, with them in the background, and inline.
 
 `python -m bench.never_wait` sends turns of 32 sessions to one front worker in open loop (Poisson arrivals, a turn's
-time counts from its intended start) at 50 % and 80 % of the capacity that it measures first, in the same run:
+time counts from its intended start) at 50 % and 80 % of the capacity that it measures at the beginning of each round:
 
 - off: an agent whose window is so large that it never rotates; its sessions begin as full as the others;
 - background: an agent that rotates every 30 turns or so, by a background worker at lower priority (nice 10);
@@ -38,8 +38,8 @@ from workers.client import ClientSession, Sessions, Turn
 
 LOADS = (0.5, 0.8)
 """Shares of the capacity."""
-ROUNDS, BLOCK_SECONDS, CAPACITY_SECONDS = 5, 5.0, 5.0
-QUICK_ROUNDS, QUICK_BLOCK_SECONDS, QUICK_CAPACITY_SECONDS = 1, 4.0, 3.0
+ROUNDS, BLOCK_SECONDS, CAPACITY_SECONDS = 5, 4.0, 2.0
+QUICK_ROUNDS, QUICK_BLOCK_SECONDS, QUICK_CAPACITY_SECONDS = 1, 3.0, 2.0
 SESSIONS = 32
 MODEL_SECONDS, SUMMARY_SECONDS = 0.05, 0.5
 ROTATIONS_CONCURRENCY = 2
@@ -148,7 +148,7 @@ def measure(
     capacity_seconds: float,
     model_seconds: float,
 ) -> dict[str, Any]:
-    """Capacity, then all blocks by turns, then what the providers noted."""
+    """In each round the capacity, then all blocks by turns; in the end what the providers noted."""
     with (
         staged(
             ("front", "background"),
@@ -160,16 +160,17 @@ def measure(
         closing(Generator()) as generator,
     ):
         bench = Bench(stage, generator, session_count)
-        capacity = bench.capacity(capacity_seconds)
-        blocks = [
-            bench.block(mode, load, poisson(load * capacity, block_seconds, session_count, (number, load)))
-            for number in range(rounds)
-            for load in loads
-            for mode in (tuple(Mode) if number % 2 == 0 else tuple(reversed(Mode)))
-        ]
+        capacities: list[float] = []
+        blocks: list[Block] = []
+        for number in range(rounds):
+            capacities.append(bench.capacity(capacity_seconds))
+            for load in loads:
+                arrivals = poisson(load * capacities[-1], block_seconds, session_count, (number, load))
+                modes = tuple(Mode) if number % 2 == 0 else tuple(reversed(Mode))
+                blocks += [bench.block(mode, load, arrivals) for mode in modes]
         notes = Notes.of(read_traces(stage.directory))
     return {
-        "capacity_turns_per_second": capacity,
+        "capacity_turns_per_second": median(capacities),
         "model_seconds": model_seconds,
         "summary_seconds": SUMMARY_SECONDS,
         "targets": {"p50": P50_TARGET, "p99": P99_TARGET},

@@ -31,7 +31,7 @@ from sessionlib.stores.contract import (
     TurnView,
 )
 from workers.app import make_app
-from workers.dispatch import PURGE, RUN_ROTATION, RUN_TURN, CeleryDispatch, Dispatch
+from workers.dispatch import PURGE, RUN_ROTATION, RUN_TURN, CeleryDispatch, Dispatch, OneAtATime
 from workers.hints import Hints
 from workers.keys import ENDED
 from workers.own_loop import OwnTurn
@@ -41,9 +41,6 @@ from workers.waiting import Waiting
 
 CLIENT_CONNECTIONS = 8
 """Connections to the store of a process that calls, its subscription included, however many answers it awaits."""
-
-BROKER_PRODUCERS = 1
-"""A caller's threads take turns to send hints, half a millisecond each: each producer holds two connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +62,8 @@ class Connection:
     def to(cls, settings: Settings) -> Connection:
         """Parts for *settings*; nothing is sent before the first call. Raises InvalidInput."""
         store = RedisStore.connect(settings, CLIENT_CONNECTIONS)
-        app = make_app(settings)
-        app.conf.broker_pool_limit = BROKER_PRODUCERS
-        return cls(store, CeleryDispatch(app), Hints(store), settings.catalog(), settings.retention_seconds)
+        dispatch = OneAtATime(CeleryDispatch(make_app(settings)))
+        return cls(store, dispatch, Hints(store), settings.catalog(), settings.retention_seconds)
 
     def close(self) -> None:
         """End the subscription, the providers' connections and the store's."""

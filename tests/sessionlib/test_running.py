@@ -16,16 +16,8 @@ from sessionlib.errors import HandleForgotten, ProviderRejected, ProviderUnavail
 from sessionlib.inputs import open_request
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Provider, Shape
 from sessionlib.providers.scripted import ScriptedProvider
-from sessionlib.running import (
-    CALL_ATTEMPTS,
-    FAULT_RETRY_SECONDS,
-    RETRY_SECONDS,
-    Engine,
-    Ran,
-    run_disposals,
-    run_rotation,
-    run_turn,
-)
+from sessionlib.running import Engine, Ran, run_disposals, run_rotation, run_turn
+from sessionlib.running.engine import CALL_ATTEMPTS, FAULT_RETRY_SECONDS, RETRY_SECONDS
 from sessionlib.stores.contract import Grant, Lane, Limits, Refusal, SessionStore, SubmitRequest, TurnInput, TurnState
 from sessionlib.stores.sqlite import SqliteStore
 from sessionlib.tools.declaration import Tool, ToolContext

@@ -1,0 +1,21 @@
+"""Run a lane's next work against a store: begin, compute, adopt. One flow for workers, `Session` and tests."""
+
+from sessionlib.running.engine import Announce, Engine, Held, Hold, Observe, Ran, new_token, unannounced, unobserved
+from sessionlib.running.rotations import run_disposals, run_rotation
+from sessionlib.running.turns import TurnRun, run_turn
+
+__all__ = [
+    "Announce",
+    "Engine",
+    "Held",
+    "Hold",
+    "Observe",
+    "Ran",
+    "TurnRun",
+    "new_token",
+    "run_disposals",
+    "run_rotation",
+    "run_turn",
+    "unannounced",
+    "unobserved",
+]

@@ -1,0 +1,205 @@
+"""Run a session's next turn: begin, play round after round, commit each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from sessionlib.archive import find
+from sessionlib.counters import counter_named
+from sessionlib.entries import Entry
+from sessionlib.projection import Projection
+from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape
+from sessionlib.recount import recounted
+from sessionlib.running.engine import (
+    Engine,
+    Held,
+    Ran,
+    StepLog,
+    new_token,
+    observer_of,
+    patiently,
+    settled,
+)
+from sessionlib.steps import Consolidation, Effect, EffectResult, ModelCall, ToolOutput, ToolRun, drive
+from sessionlib.stores.contract import (
+    Committed,
+    Grant,
+    Lane,
+    Refusal,
+    Snapshot,
+)
+from sessionlib.tools.declaration import Tool, ToolContext, run_tool
+from sessionlib.tools.history import history_tools
+from sessionlib.turn import RoundOutcome, RoundView, Spent, first_pending, play_round
+
+LAST_SECONDS = 0.1
+"""What a model call is given at a turn's deadline."""
+
+
+def run_turn(engine: Engine, session_id: str, known: Snapshot | None = None) -> Ran:
+    """Run the session's next turn to its end, or to where it cannot go on now. Never raises for what a turn does.
+
+    Raises StoreUnavailable: the lease runs out, and another run goes on from the last saved step.
+    """
+    grant = engine.store.begin(session_id, Lane.TURN, new_token(), known)
+    if isinstance(grant, Refusal):
+        return Ran(status=grant)
+    with engine.hold(grant) as held:
+        return settled(engine, grant, lambda: TurnRun(engine, grant, held).run())
+
+
+class TurnRun:
+    """A granted turn, round by round. `run` plays all of it; a caller with a loop of its own plays each round, and
+    needs no provider here."""
+
+    def __init__(self, engine: Engine, grant: Grant, held: Held, *, is_own: bool = False) -> None:
+        self._engine, self._grant, self._held, self._begun = engine, grant, held, time.monotonic()
+        self._observe = observer_of(engine, grant)
+        self._steps = StepLog(engine, grant)
+        self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
+        self._shape = Shape.STATELESS if is_own else engine.catalog.provider(self._agent.provider).shape
+        self._counter = counter_named(self._agent.counter)
+        self._result_cap_tokens = self._agent.budgets(self._counter).result_cap_tokens
+        self._snapshot = recounted(grant.snapshot, self._agent, self._counter)
+        self._private = self._private_tools()
+        self._tools = {**engine.catalog.runnable_tools(self._agent), **self._private}
+        self._pending, self._spent, self._round = first_pending(grant), Spent(), grant.first_round
+        self.saved = dict(grant.steps)
+        """Results of this round's steps that an earlier run saved, by name."""
+
+    def run(self) -> Ran:
+        """Play rounds until the turn is answered."""
+        while True:
+            outcome, committed = self.play(self._perform)
+            if outcome.answer is not None:
+                return self._answered(committed)
+            self._engine.announce(self._grant.session_id, committed)
+
+    def view(self, known_tools: Iterable[str] | None = None) -> RoundView:
+        """What the next round is decided from. *known_tools*: names of those that can be run, private ones besides."""
+        return RoundView(
+            snapshot=self._snapshot,
+            agent=self._agent,
+            counter=self._counter,
+            budgets=self._agent.session_budgets(self._counter, self._snapshot.calibration),
+            result_cap_tokens=self._result_cap_tokens,
+            turn_id=self._grant.work_id,
+            round=self._round,
+            pending=self._pending,
+            known_tools=frozenset(self._tools if known_tools is None else (*known_tools, *self._private)),
+            seconds_left=self._seconds_left(),
+            shape=self._shape,
+            is_resumed=bool(self.saved),
+            spent=self._spent,
+        )
+
+    def play(
+        self, perform: Callable[[Effect], EffectResult], known_tools: Iterable[str] | None = None
+    ) -> tuple[RoundOutcome, Committed]:
+        """Play one round, its effects done by *perform*, and commit it. Raises LeaseLost and what *perform* raises."""
+        view = self.view(known_tools)
+        outcome = drive(play_round(view), perform, self.saved, self._steps.save)
+        commit = outcome.commit(view, new_token())
+        committed = self._engine.store.commit(self._grant, commit)
+        self._observe(
+            "round",
+            round=view.round,
+            epoch=committed.epoch,
+            request_tokens=outcome.request_tokens,
+            entries=len(outcome.entries),
+        )
+        self._snapshot = self._after(committed, commit.commit_token, outcome)
+        self._pending, self._spent, self._round, self.saved = (), outcome.spent, self._round + 1, {}
+        return outcome, committed
+
+    def save(self, name: str, result: EffectResult) -> None:
+        """Save a step of this round ahead of playing it, for callers who perform effects on their own."""
+        if name not in self.saved:
+            self._steps.save(name, result)
+            self.saved[name] = result
+
+    def run_private(self, call: CallRequest) -> ToolOutput:
+        """Run a call of a private tool."""
+        return run_tool(self._private, call, self._context(call))
+
+    def is_private(self, name: str) -> bool:
+        """Whether a tool is one of the engine's own (the history tool), which it runs itself."""
+        return name in self._private
+
+    def _after(self, committed: Committed, commit_token: str, outcome: RoundOutcome) -> Snapshot:
+        """The session after a commit: what we had and what we added, or read anew if a rotation was adopted."""
+        before = self._snapshot
+        live = before.layout.live.append(outcome.entries, outcome.sizes)
+        grown = replace(
+            before,
+            layout=before.layout.with_live(live),
+            tail_token=commit_token,
+            calibration=outcome.calibration,
+            trim=outcome.trim,
+            handle=outcome.handle,
+            open_calls=outcome.answer.open_calls if outcome.answer else (),
+            abandoned="",
+        )
+        if committed.layout_token == before.layout_token:
+            return grown
+        anew = self._engine.store.snapshot(self._grant.session_id, known=grown)
+        return recounted(anew, self._agent, self._counter)
+
+    def _answered(self, committed: Committed) -> Ran:
+        return Ran(
+            work_id=self._grant.work_id,
+            status="answered",
+            snapshot=self._snapshot,
+            next_turn_id=committed.next_turn_id,
+            rotation_id=committed.rotation_id,
+            disposal=committed.disposal,
+        )
+
+    def _seconds_left(self) -> float:
+        """Until the turn's deadline; a little is always left, since it is the store that ends a turn."""
+        return max(LAST_SECONDS, self._grant.deadline - self._grant.now - (time.monotonic() - self._begun))
+
+    def _private_tools(self) -> dict[str, Tool]:
+        if not self._agent.history_tool:
+            return {}
+        return history_tools(self._entry, Projection(self._counter, self._result_cap_tokens))
+
+    def _context(self, call: CallRequest) -> ToolContext:
+        return ToolContext(session_id=self._grant.session_id, turn_id=self._grant.work_id, call_id=call.call_id)
+
+    def _perform(self, effect: Effect) -> EffectResult:
+        match effect:
+            case ModelCall():
+                self._observe("model", round=effect.round, request_tokens=effect.request.counted_tokens)
+                return self._ask(effect.request)
+            case ToolRun():
+                self._observe("tool", round=effect.round, tool=effect.call.name)
+                return run_tool(self._tools, effect.call, self._context(effect.call))
+            case Consolidation():
+                raise TypeError("a turn consolidates nothing")
+
+    def _ask(self, request: ModelRequest) -> ModelReply:
+        provider = self._engine.catalog.provider(self._agent.provider)
+        for attempt in patiently(self._is_over):
+            with attempt:
+                return provider.complete(self._in_time(request))
+        raise AssertionError("unreachable: the last attempt raises")
+
+    def _is_over(self) -> bool:
+        """Whether nothing more should be tried for this turn: it was cancelled, is another's, or its time is up."""
+        return self._held.is_lost or self._seconds_left() <= LAST_SECONDS
+
+    def _in_time(self, request: ModelRequest) -> ModelRequest:
+        """*request* with no more time than the turn has by now: earlier tries took some of it."""
+        return replace(request, timeout_seconds=min(request.timeout_seconds, self._seconds_left()))
+
+    def _entry(self, seq: int) -> Entry | None:
+        """An entry of the session by its number, in the window or archived."""
+        live = self._snapshot.layout.live
+        if live.first_seq <= seq < live.next_seq:
+            return live.entries[seq - live.first_seq]
+        if seq >= live.next_seq or seq < 1:
+            return None
+        return find(self._engine.store.chunks(self._grant.session_id, seq, seq), seq)
