@@ -38,8 +38,8 @@ from workers.client import ClientSession, Sessions, Turn
 
 LOADS = (0.5, 0.8)
 """Shares of the capacity."""
-ROUNDS, BLOCK_SECONDS, CAPACITY_SECONDS = 5, 4.0, 2.0
-QUICK_ROUNDS, QUICK_BLOCK_SECONDS, QUICK_CAPACITY_SECONDS = 1, 3.0, 2.0
+ROUNDS, BLOCK_SECONDS, CAPACITY_SECONDS = 4, 4.0, 2.0
+QUICK_ROUNDS, QUICK_BLOCK_SECONDS, QUICK_CAPACITY_SECONDS = 1, 2.0, 1.0
 SESSIONS = 32
 MODEL_SECONDS, SUMMARY_SECONDS = 0.05, 0.5
 ROTATIONS_CONCURRENCY = 2
@@ -241,7 +241,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="python -m bench.never_wait", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--quick", action="store_true", help="one round of short blocks: less than a minute")
+    parser.add_argument(
+        "--quick", action="store_true", help="one round of short blocks: under a minute on an idle machine"
+    )
     parser.add_argument("--rounds", type=int, metavar="N", help=f"{ROUNDS} by default")
     parser.add_argument("--block-seconds", type=float, metavar="S", help=f"{BLOCK_SECONDS:g} by default")
     parser.add_argument("--capacity-seconds", type=float, metavar="S", help=f"{CAPACITY_SECONDS:g} by default")

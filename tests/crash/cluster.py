@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
 from sessionlib.stores.contract import Lane
 from sessionlib.testing.fake_provider import Kind
@@ -60,12 +60,19 @@ class Cluster:
     """Server, provider, front and background workers with short leases. A context manager."""
 
     def __init__(
-        self, directory: Path, *, fronts: int = 3, backgrounds: int = 2, over_tcp: bool = False, **settings: Any
+        self,
+        directory: Path,
+        *,
+        fronts: int = 3,
+        backgrounds: int = 2,
+        over_tcp: bool = False,
+        fsync: Literal["everysec", "always"] = "everysec",
+        **settings: Any,
     ) -> None:
         self.directory = directory
         self.fronts = [f"front-{number}" for number in range(1, fronts + 1)]
         self.backgrounds = [f"background-{number}" for number in range(1, backgrounds + 1)]
-        self.server = EmbeddedServer(directory / "data", over_tcp=over_tcp)
+        self.server = EmbeddedServer(directory / "data", over_tcp=over_tcp, fsync=fsync)
         self.provider = ProviderProcess(directory)
         self.supervisor = Supervisor()
         self._given = {**SETTINGS, **settings}

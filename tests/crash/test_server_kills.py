@@ -28,8 +28,8 @@ PATIENCE_SECONDS = 60.0
 
 @pytest.fixture
 def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A cluster whose server may be killed."""
-    with Cluster(tmp_path, fronts=2, backgrounds=1) as running:
+    """A cluster whose server may be killed: its writes are on the disk before they are acknowledged."""
+    with Cluster(tmp_path, fronts=2, backgrounds=1, fsync="always") as running:
         yield running
 
 
