@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from celery import signals
+from celery.concurrency.thread import TaskPool as ThreadPool
 
 PAUSE_SECONDS = 0.25
 """How late Flower may hear of something. Events carry the time at which they happened."""
@@ -51,6 +52,10 @@ _batches: EventBatches | None = None
 
 @signals.worker_ready.connect(weak=False)
 def _start(sender: Any, **_: object) -> None:
+    """Gather where tasks run in this very process. The children of a prefork pool send their phases singly: were the
+    parent's own events of these tasks late, Flower would show the older arguments over the newer figures."""
+    if not isinstance(sender.pool, ThreadPool):
+        return
     global _batches
     _batches = EventBatches(sender)
     threading.Thread(target=_batches.send_for_ever, name="events", daemon=True).start()

@@ -18,6 +18,7 @@ from tests.crash.cluster import Cluster
 from tests.waiting import wait_for
 from workers import children
 from workers.client import ClientSession
+from workers.dispatch import PING
 from workers.embedded import free_port
 
 pytestmark = pytest.mark.crash
@@ -38,14 +39,16 @@ def flower(cluster: Cluster, tmp_path: Path) -> Iterator[httpx.Client]:
         process = children.start(command, environment=environment, output=log)
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30.0) as client:
 
-        def answers() -> bool:
+        def sees_tasks() -> bool:
+            """Whether it listens: it answers before its subscription to the events begins."""
+            cluster.sessions.connection.dispatch.send(PING)
             try:
-                return client.get("/healthcheck").is_success
+                return bool(client.get("/api/tasks").raise_for_status().json())
             except httpx.TransportError:
                 return False
 
         try:
-            wait_for(answers, FLOWER_START_SECONDS, "Flower")
+            wait_for(sees_tasks, FLOWER_START_SECONDS, "Flower")
             yield client
         finally:
             children.end(process, 5.0)
