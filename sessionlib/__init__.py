@@ -12,6 +12,7 @@ there is `workers.client`.
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,9 @@ __all__ = [
     "ToolContext",
     "load_catalog",
 ]
+
+# A host application that does not configure logging is not spoken to on its standard error (logging HOWTO).
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _HOMES = {
     "Agent": "agent",

@@ -8,6 +8,7 @@ Importing this module opens no connection.
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
@@ -107,6 +108,7 @@ def _yield_to_answers(**_: object) -> None:
 @signals.after_setup_logger.connect(weak=False)
 @signals.after_setup_task_logger.connect(weak=False)
 def _show_fields(logger: Any, **_: object) -> None:
-    """Print the fields of a log line, not only its phrase."""
+    """Print the fields of a log line, not only its phrase; and no line of httpx for every model call."""
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     for handler in logger.handlers:
         handler.setFormatter(logs.FieldsFormatter())
