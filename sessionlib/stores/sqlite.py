@@ -27,6 +27,9 @@ APPLICATION_ID = 0x5E55104B
 BUSY_SECONDS = 10.0
 """How long an operation waits for another process's transaction before the store counts as unavailable."""
 
+CACHE_KIBIBYTES = 16_384
+"""Page cache of a connection, in KiB: SQLite's own 2 MB hold the indexes of a few thousand entries."""
+
 IN_MEMORY = ":memory:"
 
 SCHEMA = """
@@ -149,6 +152,7 @@ class SqliteStore(RuledStore):
             )
             try:
                 connection.execute("PRAGMA synchronous = NORMAL")
+                connection.execute(f"PRAGMA cache_size = -{CACHE_KIBIBYTES}")
             except sqlite3.Error:
                 connection.close()
                 raise
