@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -86,13 +87,12 @@ class SqliteStore(RuledStore):
             connection.close()
             raise
         self._idle.put(connection)
+        weakref.finalize(self, _close_all, self._idle)  # for a store that is dropped without being closed
 
     def close_connections(self) -> None:
         """Close the idle connections, and those in use once their operation ends. The store is of no use after it."""
         self._is_closed = True
-        with suppress(queue.Empty):
-            while True:
-                self._idle.get_nowait().close()
+        _close_all(self._idle)
 
     def __enter__(self) -> SqliteStore:
         return self
@@ -157,6 +157,12 @@ class SqliteStore(RuledStore):
                 connection.close()
                 raise
             return connection
+
+
+def _close_all(connections: queue.LifoQueue[sqlite3.Connection]) -> None:
+    with suppress(queue.Empty):
+        while True:
+            connections.get_nowait().close()
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
