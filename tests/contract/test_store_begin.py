@@ -105,7 +105,7 @@ def test_a_dead_lease_that_nobody_took_is_renewed_by_a_write(make_arena: MakeAre
 
 def test_every_write_of_the_holder_renews_the_lease(make_arena: MakeArena) -> None:
     """A worker that does anything keeps its lane."""
-    arena = make_arena(lease_seconds=1.0)
+    arena = make_arena(lease_seconds=2.5)
     arena.open()
     arena.submit("t1")
     grant = arena.begin()
@@ -117,7 +117,7 @@ def test_every_write_of_the_holder_renews_the_lease(make_arena: MakeArena) -> No
     ]
     for write in writes:
         write()
-        arena.advance(0.6)
+        arena.advance(1.3)
         assert arena.try_begin() is Refusal.HELD
 
 
