@@ -28,6 +28,8 @@ from sessionlib.stores.contract import (
     AgentRef,
     Committed,
     Grant,
+    Lane,
+    Refusal,
     SessionStore,
     Snapshot,
 )
@@ -106,7 +108,18 @@ def new_token() -> str:
     return secrets.token_hex(16)
 
 
-def settled(engine: Engine, grant: Grant, run: Callable[[], Ran]) -> Ran:
+def run_granted(
+    engine: Engine, session_id: str, lane: Lane, known: Snapshot | None, run: Callable[[Grant, Held], Ran]
+) -> Ran:
+    """Begin a lane's next work, if there is some for us, and run it under its lease."""
+    grant = engine.store.begin(session_id, lane, new_token(), known)
+    if isinstance(grant, Refusal):
+        return Ran(status=grant)
+    with engine.hold(grant) as held:
+        return _settled(engine, grant, lambda: run(grant, held))
+
+
+def _settled(engine: Engine, grant: Grant, run: Callable[[], Ran]) -> Ran:
     """Run, and tell the store how it ended where it did not end well."""
     try:
         return run()

@@ -19,14 +19,13 @@ from sessionlib.running.engine import (
     new_token,
     observer_of,
     patiently,
-    settled,
+    run_granted,
 )
 from sessionlib.steps import Consolidation, Effect, EffectResult, drive
 from sessionlib.stores.contract import (
     Adoption,
     Grant,
     Lane,
-    Refusal,
     Snapshot,
 )
 from sessionlib.window import Budgets
@@ -34,11 +33,9 @@ from sessionlib.window import Budgets
 
 def run_rotation(engine: Engine, session_id: str, known: Snapshot | None = None) -> Ran:
     """Run the session's pending rotation. As `run_turn` otherwise."""
-    grant = engine.store.begin(session_id, Lane.ROTATION, new_token(), known)
-    if isinstance(grant, Refusal):
-        return Ran(status=grant)
-    with engine.hold(grant) as held:
-        return settled(engine, grant, lambda: RotationRun(engine, grant, held).run())
+    return run_granted(
+        engine, session_id, Lane.ROTATION, known, lambda grant, held: RotationRun(engine, grant, held).run()
+    )
 
 
 def run_disposals(engine: Engine, session_id: str) -> int:

@@ -20,14 +20,13 @@ from sessionlib.running.engine import (
     new_token,
     observer_of,
     patiently,
-    settled,
+    run_granted,
 )
 from sessionlib.steps import Consolidation, Effect, EffectResult, ModelCall, ToolOutput, ToolRun, drive
 from sessionlib.stores.contract import (
     Committed,
     Grant,
     Lane,
-    Refusal,
     Snapshot,
 )
 from sessionlib.tools.declaration import Tool, ToolContext, run_tool
@@ -43,11 +42,7 @@ def run_turn(engine: Engine, session_id: str, known: Snapshot | None = None) -> 
 
     Raises StoreUnavailable: the lease runs out, and another run goes on from the last saved step.
     """
-    grant = engine.store.begin(session_id, Lane.TURN, new_token(), known)
-    if isinstance(grant, Refusal):
-        return Ran(status=grant)
-    with engine.hold(grant) as held:
-        return settled(engine, grant, lambda: TurnRun(engine, grant, held).run())
+    return run_granted(engine, session_id, Lane.TURN, known, lambda grant, held: TurnRun(engine, grant, held).run())
 
 
 class TurnRun:
