@@ -112,6 +112,16 @@ def _primary_options(place: ParseResult) -> dict[str, Any]:
     }
 
 
+def close_client(client: Any) -> None:
+    """Give a client's connections back to the system. A cluster's client (redis-py 8.1) closes none of those in pools
+    of a given class: they would stay open until the garbage collector finds them."""
+    client.close()
+    if isinstance(client, redis.RedisCluster):
+        for node in client.get_nodes():  # type: ignore[no-untyped-call]
+            if node.redis_connection is not None:
+                node.redis_connection.connection_pool.disconnect()
+
+
 @contextmanager
 def store_errors() -> Generator[None]:
     """Turn redis-py's errors into ours: worth another try, full, or neither."""

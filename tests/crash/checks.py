@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from sessionlib.archive import unpack
 from sessionlib.codec import encode_entries
 from sessionlib.entries import Entry
 from sessionlib.stores.contract import SessionStore, TurnState
 from sessionlib.testing.answers import ECHO_CHARACTERS
-from tests.crash.cluster import Kill
+from tests.crash.cluster import LEASE_SECONDS, Cluster, Kill
+
+CLOCK_SECONDS = 0.002
+"""Events are stamped in whole milliseconds."""
+ALL_EVENTS = 100_000
 
 
 @dataclass(slots=True)
@@ -28,6 +33,10 @@ class Kills:
     def times_in_flight(self, key: str) -> int:
         """At how many kills the call with that key was open."""
         return sum(key in kill.in_flight for kill in self.kills)
+
+    def hits(self, work: str) -> int:
+        """At how many kills something of that work, SESSION/TURN, was open."""
+        return sum(1 for kill in self.kills if any(key.startswith(f"{work}/") for key in kill.in_flight))
 
     def __str__(self) -> str:
         return "\n".join(f"{number:3} {kill}" for number, kill in enumerate(self.kills, 1))
@@ -70,8 +79,37 @@ def require_answered_once(store: SessionStore, session_id: str, turn_ids: Sequen
     assert ends == sorted(ends), f"{session_id}: answers are out of order:\n{kills}"
 
 
-def require_not_paid_again(asked_again: Mapping[str, int], kills: Kills) -> None:
-    """A key is asked once, and once more for each kill at which it was in flight: saved replies are not paid again."""
+def starts(store: SessionStore, session_id: str, turn_id: str) -> list[float]:
+    """When a turn was granted, in seconds since the epoch. Fails if it was while an earlier grant's lease lived.
+
+    For turns that no worker gives back.
+    """
+    events = store.events(session_id, turn_id, limit=ALL_EVENTS)
+    times = [event.at for event in events if event.kind == "started"]
+    for earlier, later in pairwise(times):
+        paused = later - earlier
+        assert paused >= LEASE_SECONDS - CLOCK_SECONDS, (
+            f"{session_id}/{turn_id} ran twice at once: {paused:.3f} s apart"
+        )
+    return times
+
+
+def lapses(store: SessionStore, session_id: str, turn_id: str, kills: Kills) -> int:
+    """How often a turn was granted again without a kill: something stood still for longer than its lease."""
+    return max(0, len(starts(store, session_id, turn_id)) - 1 - kills.hits(f"{session_id}/{turn_id}"))
+
+
+def require_asked_once(cluster: Cluster, session_id: str, turn_ids: Sequence[str]) -> None:
+    """Each turn, of one model call, was asked for once; a further time only after its lease had lapsed."""
+    calls = cluster.provider.calls(session_id)
+    grants = sum(len(starts(cluster.store, session_id, turn_id)) for turn_id in turn_ids)
+    assert len(turn_ids) <= calls <= grants, f"{session_id}: {calls} calls for {len(turn_ids)} turns, {grants} grants"
+
+
+def require_not_paid_again(store: SessionStore, asked_again: Mapping[str, int], kills: Kills) -> None:
+    """A key is asked once, and once more for each kill at which it was in flight, or lapse of its turn's lease: saved
+    replies are not paid again."""
     for key, count in asked_again.items():
-        allowed = 1 + kills.times_in_flight(key)
+        session_id, turn_id, _ = key.split("/")
+        allowed = 1 + kills.times_in_flight(key) + lapses(store, session_id, turn_id, kills)
         assert count <= allowed, f"{key} was asked {count} times, {allowed} are explained by these kills:\n{kills}"

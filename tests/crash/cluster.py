@@ -6,14 +6,14 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 
-from sessionlib.stores.contract import Lane
+from sessionlib.stores.contract import Event, Lane, SessionView
 from sessionlib.testing.fake_provider import Kind
 from tests.crash import agents
 from tests.crash.provider import ProviderProcess
@@ -39,6 +39,11 @@ SETTINGS: Mapping[str, Any] = {
 """Everything quicker than by default, so that a test need not wait."""
 START_SECONDS = 60.0
 """A worker is ready about two seconds after its start; a loaded machine takes longer."""
+IDLE_SECONDS = 60.0
+"""How long the work may take that a test leaves behind."""
+TRIES = 3
+"""A machine that stands still for longer than a lease costs the lease, as it must. What is to show that a lease is kept
+is then shown again: a lease that is never kept fails every time."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -49,8 +54,9 @@ class Kill:
     name: str
     at: float
     """Seconds since the epoch."""
-    in_flight: tuple[str, ...]
-    """SESSION/TURN/STEP, as the provider has them."""
+    in_flight: Mapping[str, float]
+    """SESSION/TURN/STEP, as the provider has them, and when the newest phase of each was shown: seconds since the
+    epoch, 0 if nobody heard it."""
 
     def __str__(self) -> str:
         return f"{self.name}: {', '.join(self.in_flight) or 'nothing in flight'}"
@@ -132,6 +138,17 @@ class Cluster:
         for name in names:
             wait_for(lambda name=name: self._is_ready(name), START_SECONDS, f"{name} to be ready")  # type: ignore[misc]
 
+    def wait_idle(self) -> None:
+        """Wait until no session has work that waits or runs: what a test left goes on, and would be another's."""
+        wait_for(lambda: not self.unfinished(), IDLE_SECONDS, "the work that is left to end")
+
+    def unfinished(self) -> dict[str, float]:
+        """Everything that waits or runs, "kind|session|id", and when it is next looked at: seconds since the epoch."""
+        partitions = range(self.store.partition_count)
+        keys = [self.store.keys.shared("due", partition) for partition in partitions]
+        members = [member for key in keys for member in self.store.client.zrange(key, 0, -1, withscores=True)]
+        return {member.decode(): at for member, at in members}
+
     def log_since(self, name: str) -> str:
         """What a worker logged since it was last killed or terminated here."""
         path = self.log_path(name)
@@ -145,7 +162,7 @@ class Cluster:
 
     def kill(self, name: str, session_ids: Iterable[str] = ()) -> Kill:
         """SIGKILL a worker, noting what it had in flight of these sessions. The supervisor starts it again."""
-        in_flight = tuple(self.in_flight(session_ids, name))
+        in_flight = dict(self.in_flight(session_ids, name))
         self._log_starts[name] = len(self.log_path(name).read_text())
         killed_at = time.time()
         self.supervisor.kill(name)
@@ -160,25 +177,25 @@ class Cluster:
 
     def kill_server(self, session_ids: Iterable[str] = ()) -> Kill:
         """SIGKILL the server and start it again on the same data."""
-        in_flight = tuple(self.in_flight(session_ids))
+        in_flight = dict(self.in_flight(session_ids))
         killed_at = time.time()
         self.server.kill()
         self.server.restart()
         return Kill(name="server", at=killed_at, in_flight=in_flight)
 
-    def in_flight(self, session_ids: Iterable[str], worker: str = "") -> Iterable[str]:
-        """Steps that were begun and not saved, of one worker or of all."""
+    def in_flight(self, session_ids: Iterable[str], worker: str = "") -> Iterator[tuple[str, float]]:
+        """Steps that were begun and not saved, of one worker or of all, as in `Kill`."""
         for session_id in session_ids:
             view = self.store.view(session_id)
-            if view.running and self._is_run_by(worker, session_id, "turn_id"):
-                yield f"{session_id}/{view.running}/{self._open_step(session_id, view.running)}"
-            if view.rotation_state == "running" and self._is_run_by(worker, session_id, "rotation_id"):
-                saved = self.saved_count(session_id, Lane.ROTATION)
-                yield f"{session_id}/{view.rotation_id}/consolidation after {saved} saved"
+            for kind, is_running in (("turn_id", view.running), ("rotation_id", view.rotation_state == "running")):
+                phase = self.watcher.phase(session_id, kind)
+                if is_running and (not worker or (phase is not None and phase.worker == worker)):
+                    yield f"{session_id}/{self._open_work(view, kind)}", phase.at if phase else 0.0
 
-    def _is_run_by(self, worker: str, session_id: str, kind: str) -> bool:
-        phase = self.watcher.phase(session_id, kind)
-        return not worker or (phase is not None and phase.worker == worker)
+    def _open_work(self, view: SessionView, kind: str) -> str:
+        if view.running and kind == "turn_id":
+            return f"{view.running}/{self._open_step(view.session_id, view.running)}"
+        return f"{view.rotation_id}/consolidation after {self.saved_count(view.session_id, Lane.ROTATION)} saved"
 
     def _open_step(self, session_id: str, turn_id: str) -> str:
         turn = self.store.turn(session_id, turn_id)
@@ -222,14 +239,26 @@ class Cluster:
 
         return wait_for(worker, what=f"a worker of {session_id}")
 
-    def await_start(self, session_id: str, turn_id: str, after: float) -> float:
-        """Wait until a turn is granted again; when that was, by the server's clock."""
+    def await_start(self, session_id: str, turn_id: str, after: float) -> Event:
+        """Wait until a turn is granted, later than *after*; the event that tells of it, by the server's clock."""
 
-        def started() -> float:
+        def started() -> Event | None:
             events = self.store.events(session_id, turn_id)
-            return next((event.at for event in events if event.kind == "started" and event.at > after), 0.0)
+            return next((event for event in events if event.kind == "started" and event.at > after), None)
 
-        return wait_for(started, what=f"{session_id}/{turn_id} to run again")
+        event = wait_for(started, what=f"{session_id}/{turn_id} to run again")
+        assert event is not None
+        return event
+
+    def await_rotation_after(self, session_id: str, worker: str, after: float, seconds: float = 30.0) -> float:
+        """Wait until a run of the session's rotation asks that is not the one which *worker* had at *after*; when it
+        did, in seconds since the epoch."""
+
+        def asked() -> float:
+            phase = self.watcher.phase(session_id, "rotation_id")
+            return phase.at if phase and (phase.worker != worker or phase.at > after) else 0.0
+
+        return wait_for(asked, seconds, f"another run of the rotation of {session_id}")
 
 
 def memory_bytes(pid: int) -> int:

@@ -31,9 +31,10 @@ def test_blocked_summarizer_holds_up_no_answer(cluster: Cluster, kills: Kills, f
         turn_ids.append(f"t{len(turn_ids)}")
         session.send(messages[-1], turn_id=turn_ids[-1], timeout_seconds=30.0)
 
-    while not cluster.provider.held(Kind.SUMMARIES):
+    while session.view().rotation_id is None:
         send()
-        assert len(messages) < FURTHER_TURNS, "no consolidation was asked for"
+        assert len(messages) < FURTHER_TURNS, "no rotation was requested"
+    wait_for(lambda: cluster.provider.held(Kind.SUMMARIES), what="its consolidation at the provider")
     begun = time.monotonic()
     for _ in range(FURTHER_TURNS):
         send()

@@ -97,7 +97,8 @@ def is_given_back(cluster: Cluster, turn_id: str) -> bool:
 def test_marker_appears_nowhere_that_operators_look(cluster: Cluster, flower: httpx.Client) -> None:
     """Not in Flower's pages and API, not in task events, not in logs; ids, phases and figures do."""
     say_it_everywhere(cluster)
-    tasks = wait_for(lambda: settled_tasks(flower), what="Flower to show the last turn")
+    tasks = wait_for(lambda: settled_tasks(flower), what="Flower to show the last turns and the rotation")
+    wait_for(lambda: is_adoption_heard(cluster), what="the adoption to be shown")
     infos = [flower.get(f"/api/task/info/{task_id}").text for task_id in tasks]
     pages = {path: flower.get(path).text for path in PAGES}
     shown = {**pages, "/api/tasks": json.dumps(tasks), "/api/task/info": "\n".join(infos)}
@@ -110,17 +111,28 @@ def test_marker_appears_nowhere_that_operators_look(cluster: Cluster, flower: ht
 
     phases = {event["type"] for event in events}
     assert {"task-model", "task-tool", "task-round", "task-consolidation", "task-adopted", "task-settled"} <= phases
-    assert "session_id=reticent turn_id=t4" in shown["/api/tasks"]
-    assert "session_id=reticent rotation_id=r" in shown["/api/tasks"]
     kwargs = [str(event.get("kwargs")) for event in events if event["type"] == "task-adopted"]
     assert any("epoch=1" in text and "tokens_before=" in text for text in kwargs)
 
 
 def settled_tasks(flower: httpx.Client) -> dict[str, Any]:
-    """All tasks that Flower knows, once it knows of the last turn and of the rotation."""
+    """All tasks that Flower knows, by the ids that their phases show, once it knows of the last turns and the rotation.
+
+    Workers send their events in batches, each its own: they come in any order.
+    """
     tasks: dict[str, Any] = flower.get("/api/tasks", params={"limit": 10_000}).raise_for_status().json()
     shown = json.dumps(tasks)
-    return tasks if "turn_id=t-explode" in shown and "session_id=reticent rotation_id=r" in shown else {}
+    awaited = ("turn_id=t-explode", "session_id=reticent turn_id=t4", "session_id=reticent rotation_id=r")
+    return tasks if all(ids in shown for ids in awaited) else {}
+
+
+def is_adoption_heard(cluster: Cluster) -> bool:
+    """Whether the events have come that the rotation's worker sent."""
+    return any("session_id=reticent " in str(event.get("kwargs")) for event in adoptions(cluster))
+
+
+def adoptions(cluster: Cluster) -> list[dict[str, Any]]:
+    return [event for event in cluster.watcher.captured() if event["type"] == "task-adopted"]
 
 
 def around(text: str) -> str:
