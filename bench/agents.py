@@ -9,13 +9,15 @@ import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bench.samples import fresh_samples
-from sessionlib.agent import Agent, ConsolidationWorkload
+from sessionlib.agent import Agent
 from sessionlib.agents_file import Parts
 from sessionlib.counters import counter_named
 from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, Shape
-from sessionlib.summaries.extractive import extract
+from sessionlib.testing.answers import record_of
+from sessionlib.workloads import ConsolidationWorkload
 
 WINDOW_TOKENS = 16_000
 NEVER_ROTATING_WINDOW_TOKENS = 100 * WINDOW_TOKENS
@@ -24,9 +26,6 @@ NEVER_ROTATING_WINDOW_TOKENS = 100 * WINDOW_TOKENS
 MESSAGE_SENTENCES = 6
 ANSWER_SENTENCES = 10
 """About 100 and 160 tokens: what people and models say to each other, without tool output."""
-
-SUMMARY_FRACTION = 0.2
-"""Size of a consolidation, as a share of its material: about what models make of transcripts (spec/results)."""
 
 ROTATING, RESTING = "rotating", "resting"
 
@@ -67,9 +66,9 @@ def write_agents(directory: Path, *, answer_seconds: float, summary_seconds: flo
 def parts(answer_seconds: float, summary_seconds: float, trace: str | None) -> Parts:
     """Agents that differ in the size of their window only, and the providers that they name."""
     log = Trace(Path(trace)) if trace else None
-    providers = {"answers": Answers(answer_seconds, log), "summaries": Summaries(summary_seconds, log)}
+    providers: dict[str, Any] = {"answers": Answers(answer_seconds, log), "summaries": Summaries(summary_seconds, log)}
     windows = {ROTATING: WINDOW_TOKENS, RESTING: NEVER_ROTATING_WINDOW_TOKENS}
-    return {name: _agent(name, window_tokens) for name, window_tokens in windows.items()}, providers
+    return {name: _agent(name, window_tokens) for name, window_tokens in windows.items()}, providers, {}
 
 
 def _agent(name: str, window_tokens: int) -> Agent:
@@ -126,7 +125,7 @@ class Answers:
 
 
 class Summaries:
-    """A summarizer that works as hard as the extractive one, and takes at least a fixed time, as a model would."""
+    """A summarizer whose answers are as long as a model's, which is hard work here, and take at least a fixed time."""
 
     shape = Shape.STATELESS
 
@@ -136,13 +135,13 @@ class Summaries:
     def complete(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
         del on_delta
         started = time.time()
-        counter, text = counter_named("auto"), request.entries[-1].text
-        said = extract(text, max(1, int(counter.text(text) * SUMMARY_FRACTION)), counter)
+        text = request.entries[-1].text
+        said = record_of([{"content": request.instructions}, {"content": text}], counter_named("auto"))
         time.sleep(max(0.0, started + self._seconds - time.time()))
         if self._trace:
             named = SESSION_PATTERN.search(text)
             self._trace.note("consolidation", named[1] if named else "", request.step, started)
-        return ModelReply(text=said)
+        return ModelReply(text=said.text)
 
     def dispose(self, handle: str) -> None:
         """Nothing is held."""

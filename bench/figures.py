@@ -6,11 +6,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
+from statistics import NormalDist, median
 from typing import Any
-
-NORMAL_95 = 1.96
-"""Standard deviations either side that hold 95 % of a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +32,11 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
-def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of the median, by order statistics: how many of n values lie below the true median is binomial
-    with n/2 ± √n/2. For few values it is their whole range."""
-    ordered, half_width = sorted(values), NORMAL_95 * math.sqrt(len(values)) / 2
+def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
+    """The interval in which the true median lies with *confidence*, by order statistics: how many of n values lie below
+    it is binomial with n/2 ± √n/2. For few values it is their whole range."""
+    deviations = NormalDist().inv_cdf((1 + confidence) / 2)
+    ordered, half_width = sorted(values), deviations * math.sqrt(len(values)) / 2
     first = max(0, math.floor(len(values) / 2 - half_width))
     last = min(len(values) - 1, math.ceil(len(values) / 2 + half_width))
     return ordered[first], ordered[last]

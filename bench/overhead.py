@@ -8,9 +8,10 @@ total history in the same window, most of it archived:
 - the whole path: client, Celery message, front worker, hint, client; beside a Celery task that does nothing, sent to
   the same worker and awaited in the same way.
 
-All are measured by turns, a few calls each, so that whatever else the machine does hits them alike. Each pass begins
-with sessions just rotated, so that all windows fill alike. The interval is the 95 % one of the median; a row is flat if
-the interval of its ratio to the shortest history, pass by pass, reaches down to 1.
+Lengths take turns, call by call, so that whatever else the machine does hits them alike. Each pass begins with sessions
+just rotated, so that all windows fill alike. The interval of a time is the 95 % one of its median. A row's ratio is of
+its calls to those of the shortest history right beside them: a median for each pass, then the median of the passes,
+with an interval such that all rows together lie in theirs with 95 %. A row is flat if its interval reaches down to 1.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +36,6 @@ from sessionlib.leases import Leases
 from sessionlib.running import Engine, run_turn, unobserved
 from sessionlib.stores.contract import SessionStore, Snapshot
 from sessionlib.stores.sqlite import SqliteStore
-from workers.client import Sessions
 from workers.store import RedisStore
 
 SIZES = (100, 1_000, 10_000)
@@ -47,7 +47,9 @@ AIM_RATIO = 3.0
 """Whole path ÷ bare round trip: at most this."""
 ANSWER_SECONDS = 60.0
 
-NOOP_ROW = "bare Celery no-op"
+CONFIDENCE = 0.95
+
+WHOLE_ROW, NOOP_ROW = "whole path", "bare Celery no-op"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +75,28 @@ class Samples:
 
     by_pass: dict[tuple[str, int], list[list[float]]] = field(default_factory=lambda: defaultdict(list))
 
+    def add(self, number: int, layer: str, size: int, seconds: float) -> None:
+        """One measured in pass *number*, from 0."""
+        passes = self.by_pass[layer, size]
+        if len(passes) == number:
+            passes.append([])
+        passes[number].append(seconds)
+
     def rows(self) -> Iterator[Row]:
         """A row for each layer and size."""
+        sizes = sorted({size for _, size in self.by_pass})
+        compared_count = sum(1 for layer, size in self.by_pass if layer != NOOP_ROW and size != sizes[0])
+        confidence = 1 - (1 - CONFIDENCE) / max(1, compared_count)
         for (layer, size), passes in self.by_pass.items():
-            smallest = self.by_pass[layer, min(s for name, s in self.by_pass if name == layer)]
-            ratios = [median(these) / median(those) for these, those in zip(passes, smallest, strict=True)]
-            low, high = median_interval(ratios)
+            ratios = [_paired_ratio(*pair) for pair in zip(passes, self.by_pass[layer, sizes[0]], strict=True)]
+            low, high = median_interval(ratios, confidence)
             spread = Spread.of([seconds * 1_000 for one in passes for seconds in one])
             yield Row(layer, size, spread, median(ratios), low, high)
+
+
+def _paired_ratio(these: Sequence[float], those: Sequence[float]) -> float:
+    """How much longer *these* took than *those*, which were measured right beside them, one by one."""
+    return median(this / that for this, that in zip(these, those, strict=True))
 
 
 class Grown:
@@ -100,16 +116,23 @@ class Grown:
         return self._sessions[size]
 
 
-def engine_pass(grown: Grown, size: int, turns: int) -> tuple[list[float], list[float]]:
-    """Seconds of turns in this process: warm ones, cold ones."""
-    session_id, known = grown.session(size), None
-    times: tuple[list[float], list[float]] = ([], [])
-    for number in range(2 * turns + 1):
+def engine_pass(grown: Grown, sizes: Sequence[int], turns: int) -> Iterator[tuple[bool, int, float]]:
+    """Turns in this process, by lengths in turn: whether one was cold, the length, its seconds."""
+    sessions = {size: grown.session(size) for size in sizes}
+    known: dict[int, Snapshot | None] = {}
+    for number in range(2 * turns + 2):
         is_cold = number % 2 == 0
-        begun = time.perf_counter()
-        known = _turn(grown, session_id, number, None if is_cold else known)
-        times[is_cold].append(time.perf_counter() - begun)
-    return times[False], times[True][1:]
+        for size in _rotated(sizes, number):
+            begun = time.perf_counter()
+            known[size] = _turn(grown, sessions[size], number, None if is_cold else known[size])
+            if number > 1:
+                yield is_cold, size, time.perf_counter() - begun
+
+
+def _rotated(sizes: Sequence[int], number: int) -> Sequence[int]:
+    """The same, each in the first place in its turn."""
+    first = number % len(sizes)
+    return [*sizes[first:], *sizes[:first]]
 
 
 def _turn(grown: Grown, session_id: str, number: int, known: Snapshot | None) -> Snapshot | None:
@@ -120,22 +143,21 @@ def _turn(grown: Grown, session_id: str, number: int, known: Snapshot | None) ->
     return ran.snapshot
 
 
-def path_pass(stage: Stage, sessions: Sessions, session_id: str, turns: int) -> tuple[list[float], list[float]]:
-    """Seconds of turns through client, Celery and front worker, and of bare round trips between them."""
-    session = sessions.get(session_id)
-    session.send(message(session_id, 0), timeout_seconds=ANSWER_SECONDS)  # the worker gets to know the session
-    whole, bare = [], []
+def path_pass(stage: Stage, grown: Grown, sizes: Sequence[int], turns: int) -> Iterator[tuple[str, int, float]]:
+    """Turns through client, Celery and front worker, by lengths in turn, and bare round trips between them: which of
+    the two, the length, its seconds."""
+    sessions = {size: stage.sessions.get(grown.session(size)) for size in sizes}
+    for session in sessions.values():  # the worker gets to know them
+        session.send(message(session.session_id, 0), timeout_seconds=ANSWER_SECONDS)
     for number in range(turns):
-        text = message(session_id, number + 1)
-        whole.append(_seconds(lambda text=text: session.send(text, timeout_seconds=ANSWER_SECONDS)))  # type: ignore[misc]
-        bare.append(_seconds(lambda: bare_round_trip(stage.sender, sessions.connection)))
-    return whole, bare
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    call()
-    return time.perf_counter() - begun
+        for size in _rotated(sizes, number):
+            session, text = sessions[size], message(sessions[size].session_id, number + 1)
+            begun = time.perf_counter()
+            session.send(text, timeout_seconds=ANSWER_SECONDS)
+            answered = time.perf_counter()
+            bare_round_trip(stage.sender, stage.sessions.connection)
+            yield WHOLE_ROW, size, answered - begun
+            yield NOOP_ROW, size, time.perf_counter() - answered
 
 
 def measure(sizes: Sequence[int], passes: int, turns: int) -> Samples:
@@ -143,14 +165,12 @@ def measure(sizes: Sequence[int], passes: int, turns: int) -> Samples:
     samples = Samples()
     with staged(["front"]) as stage, _stores(stage) as stores:
         for number in range(passes):
-            for size in (*sizes[number % len(sizes) :], *sizes[: number % len(sizes)]):
-                for name, grown in stores.items():
-                    warm, cold = engine_pass(grown, size, turns // 2)
-                    samples.by_pass[f"engine + {name}, warm", size].append(warm)
-                    samples.by_pass[f"engine + {name}, cold", size].append(cold)
-                whole, bare = path_pass(stage, stage.sessions, stores["server"].session(size), turns)
-                samples.by_pass["whole path", size].append(whole)
-                samples.by_pass[NOOP_ROW, size].append(bare)
+            order = _rotated(sizes, number)
+            for name, grown in stores.items():
+                for is_cold, size, seconds in engine_pass(grown, order, turns // 2):
+                    samples.add(number, f"engine + {name}, {'cold' if is_cold else 'warm'}", size, seconds)
+            for layer, size, seconds in path_pass(stage, stores["server"], order, turns):
+                samples.add(number, layer, size, seconds)
     return samples
 
 
@@ -173,7 +193,7 @@ def report(samples: Samples) -> dict[str, Any]:
     """The figures as JSON types and frozen values."""
     rows = sorted(samples.rows(), key=lambda row: (row.layer == NOOP_ROW, row.layer, row.entries))
     pairs = zip(
-        (seconds for passes in _layer(samples, "whole path") for seconds in passes),
+        (seconds for passes in _layer(samples, WHOLE_ROW) for seconds in passes),
         (seconds for passes in _layer(samples, NOOP_ROW) for seconds in passes),
         strict=True,
     )

@@ -17,30 +17,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sessionlib.agent import Agent, ConsolidationWorkload
+    from sessionlib.agent import Agent, Journal
     from sessionlib.catalog import Catalog, load_catalog
     from sessionlib.entries import Entry, EntryKind
     from sessionlib.errors import SessionError
     from sessionlib.events import Reply
     from sessionlib.policies.log_merge import LogMerge
+    from sessionlib.policies.slots import Slots
     from sessionlib.policies.tiers import Tiers
+    from sessionlib.providers.anthropic import Anthropic
     from sessionlib.providers.chat_completions import ChatCompletions
     from sessionlib.providers.contract import Provider
+    from sessionlib.providers.responses import Responses
     from sessionlib.session import Session
     from sessionlib.tools.declaration import Tool, ToolContext
+    from sessionlib.workloads import Choice, ConsolidationWorkload, SummaryWorkload
 
 __all__ = [
     "Agent",
+    "Anthropic",
     "Catalog",
     "ChatCompletions",
+    "Choice",
     "ConsolidationWorkload",
     "Entry",
     "EntryKind",
+    "Journal",
     "LogMerge",
     "Provider",
     "Reply",
+    "Responses",
     "Session",
     "SessionError",
+    "Slots",
+    "SummaryWorkload",
     "Tiers",
     "Tool",
     "ToolContext",
@@ -52,16 +62,22 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 _HOMES = {
     "Agent": "agent",
+    "Anthropic": "providers.anthropic",
     "Catalog": "catalog",
     "ChatCompletions": "providers.chat_completions",
-    "ConsolidationWorkload": "agent",
+    "Choice": "workloads",
+    "ConsolidationWorkload": "workloads",
     "Entry": "entries",
     "EntryKind": "entries",
+    "Journal": "agent",
     "LogMerge": "policies.log_merge",
     "Provider": "providers.contract",
     "Reply": "events",
+    "Responses": "providers.responses",
     "Session": "session",
     "SessionError": "errors",
+    "Slots": "policies.slots",
+    "SummaryWorkload": "workloads",
     "Tiers": "policies.tiers",
     "Tool": "tools.declaration",
     "ToolContext": "tools.declaration",

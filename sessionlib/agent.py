@@ -5,21 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_serializer, field_validator
+from pydantic import Field, JsonValue, field_serializer, field_validator
 
 from sessionlib.entries import require_encodable
 from sessionlib.errors import CannotConverge
 from sessionlib.ids import require_id
+from sessionlib.policies.figures import LARGEST_WINDOW_TOKENS
 from sessionlib.policies.log_merge import LogMerge
+from sessionlib.policies.slots import Slots
 from sessionlib.policies.tiers import Tiers
 from sessionlib.providers.contract import ToolDeclaration
+from sessionlib.stores.contract import JournalRules
 from sessionlib.tokens import Counter
 from sessionlib.tools.declaration import Tool
 from sessionlib.tools.history import HISTORY_DECLARATIONS
 from sessionlib.window import Budgets, Room, narrowed
+from sessionlib.workloads import ConsolidationWorkload, Frozen, OwnModel, SummaryWorkload, WorkloadKind
 
 LEAST_ROOM_FRACTION = 0.125
 """However dense a provider reports its tokens to be, this share of the window is left for the conversation: who answers
@@ -29,22 +34,19 @@ RATIO_HALVINGS = 20
 """Steps of the search for the largest ratio that converges: to a millionth of where it begins."""
 
 
-class Frozen(BaseModel):
-    """Refuses unknown fields, NaN and infinities; cannot be changed once made."""
+class Journal(Frozen):
+    """When a stretch of a session is finished and a digest of it is made, and by whom. Off by default."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
+    digest: SummaryWorkload = Field(default_factory=SummaryWorkload)
+    on_close: bool = False
+    on_rotation: bool = False
+    idle_seconds: Annotated[float, Field(gt=0)] | None = None
+    """How long nobody has spoken since a turn ended."""
 
-
-class ConsolidationWorkload(Frozen):
-    """Who makes the records: the extractive summarizer (no model), or a provider's model."""
-
-    summarizer: Literal["extractive", "model"] = "extractive"
-    provider: str = ""
-    model: str = ""
-    parameters: dict[str, JsonValue] = Field(default_factory=dict)
-    window_tokens: Annotated[int, Field(gt=0)] = 32_000
-    """How much one consolidation may show the summarizer, in tokens of the agent's counter."""
-    timeout_seconds: Annotated[float, Field(gt=0)] = 120.0
+    @property
+    def rules(self) -> JournalRules:
+        """As a store keeps them."""
+        return JournalRules(on_close=self.on_close, on_rotation=self.on_rotation, idle_seconds=self.idle_seconds)
 
 
 class Agent(Frozen):
@@ -61,13 +63,15 @@ class Agent(Frozen):
     """Passed through to the provider as they are."""
     instructions: str = ""
     tools: tuple[Tool, ...] = ()
-    window_tokens: Annotated[int, Field(gt=0)] = 128_000
+    window_tokens: Annotated[int, Field(gt=0, le=LARGEST_WINDOW_TOKENS)] = 128_000
     """The provider's window, in its own tokens."""
     output_reserve_tokens: Annotated[int, Field(ge=0)] = 2_000
     """Kept free for the answer; shrunk to a sixteenth of a small window."""
     counter: Literal["auto", "o200k_base", "cl100k_base", "estimate", "characters"] = "auto"
-    policy: Annotated[LogMerge | Tiers, Field(discriminator="kind")] = Field(default_factory=LogMerge)
+    policy: Annotated[LogMerge | Tiers | Slots, Field(discriminator="kind")] = Field(default_factory=LogMerge)
     consolidation: ConsolidationWorkload = Field(default_factory=ConsolidationWorkload)
+    handoff: SummaryWorkload = Field(default_factory=SummaryWorkload)
+    journal: Journal = Field(default_factory=Journal)
     history_tool: bool = True
     """Declare the private `history` tool, with which the agent reads what left its window."""
     call_timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
@@ -110,8 +114,29 @@ class Agent(Frozen):
                 "description": t.declaration.description,
                 "parameters": t.declaration.parameters,
             }
+            | ({"instructions": True} if t.instructions else {})
             for t in tools
         ]
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """An agent with other fields, checked like any: pydantic's own copy would keep the digest of this one."""
+        del deep  # all fields are frozen
+        return type(self)(**{field: getattr(self, field) for field in type(self).model_fields} | dict(update or {}))
+
+    def workload(self, kind: WorkloadKind) -> SummaryWorkload:
+        """Who makes a kind of this agent's summaries."""
+        match kind:
+            case WorkloadKind.CONSOLIDATION:
+                return self.consolidation
+            case WorkloadKind.HANDOFF:
+                return self.handoff
+            case WorkloadKind.DIGEST:
+                return self.journal.digest
+
+    @property
+    def own_model(self) -> OwnModel:
+        """What its workloads take where they leave something open."""
+        return OwnModel(provider=self.provider, model=self.model, window_tokens=self.window_tokens)
 
     def description(self) -> str:
         """The agent as canonical JSON, its tools by their declarations."""
@@ -121,6 +146,11 @@ class Agent(Frozen):
     def digest(self) -> str:
         """SHA-256 of the description: the version."""
         return hashlib.sha256(self.description().encode()).hexdigest()
+
+    @cached_property
+    def instruction_tools(self) -> frozenset[str]:
+        """Names of the tools whose results are instructions."""
+        return frozenset(tool.declaration.name for tool in self.tools if tool.instructions)
 
     @cached_property
     def declarations(self) -> tuple[ToolDeclaration, ...]:

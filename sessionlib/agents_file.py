@@ -9,23 +9,27 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
-from sessionlib.agent import Agent, Frozen
+from sessionlib.agent import Agent
 from sessionlib.errors import InvalidInput
 from sessionlib.providers.contract import Provider
+from sessionlib.tools.declaration import Tool
+from sessionlib.workloads import Choice, Frozen
 
-Parts = tuple[dict[str, Agent], dict[str, Any]]
-"""Agents by name; providers, or what makes them, by name."""
+Parts = tuple[dict[str, Agent], dict[str, Any], dict[str, Choice]]
+"""Agents by name; providers, or what makes them, by name; choices by name."""
 
 
-class ChatCompletionsTable(Frozen):
-    """`[providers.NAME]` for an OpenAI-compatible API. The key is named, never written down here."""
+class ApiTable(Frozen):
+    """`[providers.NAME]` for a model behind an API. The key is named, never written down here."""
 
-    kind: Literal["chat_completions"]
+    kind: Literal["chat_completions", "responses", "anthropic"]
+    """An OpenAI-compatible API, OpenAI's Responses API, or Anthropic's Messages API."""
     base_url: str
+    """Where the API begins: with `/v1` for the first two, without it for Anthropic's, as their clients have it."""
     api_key_env: str = ""
     """Name of the environment variable that holds the key."""
     api_key_file: str = ""
@@ -33,9 +37,20 @@ class ChatCompletionsTable(Frozen):
 
     def provider(self, directory: Path, environment: Mapping[str, str]) -> Provider:
         """Raises InvalidInput if the key is not where it should be, or the URL is none."""
-        from sessionlib.providers.chat_completions import ChatCompletions  # loads httpx, which not everybody needs
+        key = self._key(directory, environment)
+        match self.kind:  # each loads httpx, which not everybody needs
+            case "chat_completions":
+                from sessionlib.providers.chat_completions import ChatCompletions
 
-        return ChatCompletions(self.base_url, self._key(directory, environment))
+                return ChatCompletions(self.base_url, key)
+            case "responses":
+                from sessionlib.providers.responses import Responses
+
+                return Responses(self.base_url, key)
+            case "anthropic":
+                from sessionlib.providers.anthropic import Anthropic
+
+                return Anthropic(self.base_url, key)
 
     def _key(self, directory: Path, environment: Mapping[str, str]) -> SecretStr | None:
         if self.api_key_env:
@@ -65,11 +80,13 @@ class ScriptedTable(Frozen):
         return ScriptedProvider(echo if reply is None else lambda _: reply)
 
 
-ProviderTable = Annotated[ChatCompletionsTable | ScriptedTable, Field(discriminator="kind")]
+Made = TypeVar("Made", bound=Frozen)
+
+ProviderTable = Annotated[ApiTable | ScriptedTable, Field(discriminator="kind")]
 
 
 def read_module(name: str) -> Parts:
-    """Agents and providers of an importable module. Raises InvalidInput."""
+    """Agents, providers and choices of an importable module. Raises InvalidInput."""
     if not all(part.isidentifier() for part in name.split(".")):
         raise InvalidInput("module", name, "must be a module's name, or a path to a .py or .toml file")
     _search(Path.cwd())
@@ -82,7 +99,7 @@ def read_module(name: str) -> Parts:
 
 
 def read_python(path: Path) -> Parts:
-    """Agents and providers of a Python file. Raises InvalidInput; what the file itself raises is let through."""
+    """Agents, providers and choices of a Python file. Raises InvalidInput; what the file itself raises passes."""
     if not path.is_file():
         raise InvalidInput("file", str(path), "must be there")
     _search(path.resolve().parent)
@@ -97,22 +114,23 @@ def read_python(path: Path) -> Parts:
 
 
 def read_toml(path: Path, environment: Mapping[str, str]) -> Parts:
-    """Agents and providers of a TOML file. Raises InvalidInput."""
+    """Agents, providers and choices of a TOML file. Raises InvalidInput."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError:
         raise InvalidInput("file", str(path), "must be there and readable") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise InvalidInput("file", str(path), f"must be TOML ({exc})") from None
-    if unknown := document.keys() - {"agents", "providers"}:
-        raise InvalidInput("table", min(unknown), "must be agents or providers")
+    if unknown := document.keys() - {"agents", "providers", "choices"}:
+        raise InvalidInput("table", min(unknown), "must be agents, providers or choices")
     directory = path.resolve().parent
     _search(directory)
     agents = {name: _toml_agent(name, table) for name, table in _tables(document, "agents")}
     providers = {
         name: _toml_provider(name, table, directory, environment) for name, table in _tables(document, "providers")
     }
-    return agents, providers
+    choices = {name: _toml_choice(name, table) for name, table in _tables(document, "choices")}
+    return agents, providers, choices
 
 
 def within(place: str, exc: InvalidInput) -> InvalidInput:
@@ -124,10 +142,13 @@ def within(place: str, exc: InvalidInput) -> InvalidInput:
 
 def _parts_of(module: ModuleType) -> Parts:
     listed, providers = getattr(module, "AGENTS", None), getattr(module, "PROVIDERS", {})
+    choices = getattr(module, "CHOICES", {})
     if not isinstance(listed, Iterable):
         raise InvalidInput("AGENTS", listed, "must list the agents")
     if not isinstance(providers, Mapping):
         raise InvalidInput("PROVIDERS", providers, "must map names to providers")
+    if not isinstance(choices, Mapping) or not all(isinstance(choice, Choice) for choice in choices.values()):
+        raise InvalidInput("CHOICES", choices, "must map names to choices")
     agents: dict[str, Agent] = {}
     for agent in listed:
         if not isinstance(agent, Agent):
@@ -138,7 +159,7 @@ def _parts_of(module: ModuleType) -> Parts:
     for name, provider in providers.items():
         if not isinstance(name, str) or not (hasattr(provider, "complete") or callable(provider)):
             raise InvalidInput(f"PROVIDERS[{name!r}]", provider, "must be a provider, or a function that makes one")
-    return agents, dict(providers)
+    return agents, dict(providers), dict(choices)
 
 
 def _tables(document: Mapping[str, Any], section: str) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -158,18 +179,26 @@ def _toml_agent(name: str, table: dict[str, Any]) -> Agent:
     if not isinstance(tools, list):
         raise InvalidInput(f"agents.{name}.tools", tools, 'must be a list of "module:function"')
     fields = {**table, "name": name, "tools": [_function(f"agents.{name}.tools", tool) for tool in tools]}
+    return _validated(Agent, f"agents.{name}", fields)
+
+
+def _toml_choice(name: str, table: dict[str, Any]) -> Choice:
+    return _validated(Choice, f"choices.{name}", table)
+
+
+def _validated(kind: type[Made], place: str, fields: dict[str, Any]) -> Made:
     try:
-        return Agent(**fields)
+        return kind(**fields)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_context=False)[0]
-        raise InvalidInput(_field(f"agents.{name}", first["loc"]), first["input"], _rule(first["msg"])) from None
+        raise InvalidInput(_field(place, first["loc"]), first["input"], _rule(first["msg"])) from None
 
 
 def _toml_provider(
     name: str, table: dict[str, Any], directory: Path, environment: Mapping[str, str]
 ) -> Callable[[], Provider]:
     try:
-        settings = TypeAdapter[ChatCompletionsTable | ScriptedTable](ProviderTable).validate_python(table)
+        settings = TypeAdapter[ApiTable | ScriptedTable](ProviderTable).validate_python(table)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
         # The value is not shown: somebody may have written a key here.
@@ -184,8 +213,8 @@ def _toml_provider(
     return make
 
 
-def _function(field: str, spec: object) -> Callable[..., Any]:
-    """The function that `"module:function"` names."""
+def _function(field: str, spec: object) -> Callable[..., Any] | Tool:
+    """The function, or the tool made of one, that `"module:function"` names."""
     if not isinstance(spec, str) or spec.count(":") != 1:
         raise InvalidInput(field, spec, 'must hold "module:function" only')
     module_name, function_name = spec.split(":")
@@ -193,8 +222,8 @@ def _function(field: str, spec: object) -> Callable[..., Any]:
         function = getattr(importlib.import_module(module_name), function_name)
     except (ImportError, AttributeError, ValueError) as exc:
         raise InvalidInput(field, spec, f"must name an importable function ({exc})") from None
-    if not callable(function):
-        raise InvalidInput(field, spec, "must name a function")
+    if not callable(function) and not isinstance(function, Tool):
+        raise InvalidInput(field, spec, "must name a function or a Tool")
     return function  # type: ignore[no-any-return]
 
 

@@ -34,3 +34,13 @@ def find(chunks: Iterable[Chunk], seq: int) -> Entry | None:
         if chunk.first_seq <= seq <= chunk.last_seq:
             return unpack(chunk.data)[seq - chunk.first_seq]
     return None
+
+
+def entries_of(chunks: Iterable[Chunk], first_seq: int, last_seq: int) -> tuple[Entry, ...]:
+    """The archived entries `first_seq … last_seq`, as far as *chunks*, oldest first, hold them."""
+    found: list[Entry] = []
+    for chunk in chunks:
+        start, end = max(first_seq, chunk.first_seq), min(last_seq, chunk.last_seq)
+        if start <= end:
+            found.extend(unpack(chunk.data)[start - chunk.first_seq : end - chunk.first_seq + 1])
+    return tuple(found)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -16,34 +18,47 @@ from sessionlib.agents_file import read_module, read_python, read_toml, within
 from sessionlib.counters import counter_named
 from sessionlib.errors import InvalidInput, StoreCorrupt
 from sessionlib.providers.contract import Provider, ToolDeclaration
-from sessionlib.summaries.contract import Summarizer
+from sessionlib.summaries.contract import Generator, Summarizer, Workload
 from sessionlib.summaries.extractive import ExtractiveSummarizer
 from sessionlib.summaries.model import ModelSummarizer
+from sessionlib.tokens import Counter
 from sessionlib.tools.declaration import Tool, ToolContext
+from sessionlib.workloads import Choice, WorkloadKind, efforts_of, resolved
 
 ProviderSource = Provider | Callable[[], Provider]
 """A provider, or what makes one when it is first asked for."""
+
+_WORKLOAD_FIELDS = {
+    WorkloadKind.CONSOLIDATION: "consolidation",
+    WorkloadKind.HANDOFF: "handoff",
+    WorkloadKind.DIGEST: "journal.digest",
+}
 
 REBUILT_AGENTS = 256
 """How many agents of older versions a process keeps at hand."""
 
 
 class Catalog:
-    """Agents and providers by name. Safe to share between threads; a provider is made once a process, when first used.
+    """Agents, providers and choices of models by name. Safe to share between threads; a provider is made once a
+    process, when first used.
 
-    Raises InvalidInput for an agent whose provider is not there.
+    Raises InvalidInput for an agent that names a provider, a choice or an effort which is not there.
     """
 
     def __init__(
-        self, agents: Mapping[str, Agent] | None = None, providers: Mapping[str, ProviderSource] | None = None
+        self,
+        agents: Mapping[str, Agent] | None = None,
+        providers: Mapping[str, ProviderSource] | None = None,
+        choices: Mapping[str, Choice] | None = None,
     ) -> None:
         self.agents: Mapping[str, Agent] = MappingProxyType(dict(agents or {}))
+        self.choices: Mapping[str, Choice] = MappingProxyType(dict(choices or {}))
         self._sources = dict(providers or {})
         self._lock = threading.RLock()  # what makes a provider may ask for another
         self._made: dict[tuple[int, str], Provider] = {}
         self._rebuilt = lru_cache(maxsize=REBUILT_AGENTS)(self._rebuild)
         for agent in self.agents.values():
-            self._require_providers(agent)
+            self._require_names(agent)
 
     def agent(self, name: str) -> Agent:
         """The agent of that name. Raises InvalidInput."""
@@ -61,18 +76,36 @@ class Catalog:
                 self._made[key] = _made(self._sources[name])
             return self._made[key]
 
-    def summarizer_for(self, agent: Agent) -> Summarizer:
-        """Who makes the records of *agent*. What its consolidation leaves open is as for its answers."""
-        workload = agent.consolidation
+    def workload(self, agent: Agent, kind: WorkloadKind) -> Workload:
+        """Who makes a kind of *agent*'s summaries, with nothing left open. Raises InvalidInput."""
+        workload = resolved(agent.workload(kind), agent.own_model, self.choices)
+        if not workload.effort:
+            return workload
+        efforts = efforts_of(self.provider(workload.provider))
+        if workload.effort not in efforts:
+            rule = f"must be one that the provider {workload.provider} takes: {_names(efforts)}"
+            raise InvalidInput("effort", workload.effort, rule)
+        return replace(workload, parameters={**efforts[workload.effort], **workload.parameters})
+
+    def generator(self, workload: Workload, counter: Counter) -> Generator:
+        """Who makes summaries under a workload. Raises InvalidInput if its provider is gone."""
         if workload.summarizer == "extractive":
-            return ExtractiveSummarizer(counter=counter_named(agent.counter), window_tokens=workload.window_tokens)
-        return ModelSummarizer(
-            self.provider(workload.provider or agent.provider),
-            workload.model or agent.model,
-            workload.parameters,
-            window_tokens=workload.window_tokens,
-            timeout_seconds=workload.timeout_seconds,
-        )
+            from sessionlib.summaries.extractive import ExtractiveGenerator
+
+            return ExtractiveGenerator(counter)
+        from sessionlib.summaries.model import ModelGenerator
+
+        return ModelGenerator(self.provider(workload.provider), workload, _draw_marker)
+
+    def summarizer_for(self, agent: Agent) -> Summarizer:
+        """Who makes the records of *agent*."""
+        return self.summarizer(self.workload(agent, WorkloadKind.CONSOLIDATION), counter_named(agent.counter))
+
+    def summarizer(self, workload: Workload, counter: Counter) -> Summarizer:
+        """Who makes records under a workload. Raises InvalidInput if its provider is gone."""
+        if workload.summarizer == "extractive":
+            return ExtractiveSummarizer(counter=counter, window_tokens=workload.window_tokens)
+        return ModelSummarizer(self.provider(workload.provider), workload, _draw_marker)
 
     def agent_from_description(self, description: str) -> Agent:
         """The agent version that a store describes, its tools resolved by name from the current agent of its name.
@@ -99,32 +132,37 @@ class Catalog:
             fields: dict[str, Any] = json.loads(description)
             current = self.agents.get(fields["name"])
             known = {tool.declaration.name: tool.run for tool in current.tools} if current else {}
-            fields["tools"] = tuple(
-                Tool(ToolDeclaration(**declaration), known.get(declaration["name"], _gone))
-                for declaration in fields["tools"]
-            )
+            fields["tools"] = tuple(_rebuilt_tool(declaration, known) for declaration in fields["tools"])
             agent = Agent(**fields)
         except (ValueError, TypeError, KeyError, AttributeError) as exc:
             raise StoreCorrupt(f"the stored description of an agent cannot be read ({type(exc).__name__})") from None
         return current if current and current.digest == agent.digest else agent
 
-    def _require_providers(self, agent: Agent) -> None:
-        workload = agent.consolidation
-        used = {"provider": agent.provider}
-        if workload.summarizer == "model" and workload.provider:
-            used["consolidation.provider"] = workload.provider
-        for field, name in used.items():
-            if name not in self._sources:
-                rule = f"must be one of the catalog's providers: {_names(self._sources)}"
-                raise InvalidInput(f"agents.{agent.name}.{field}", name, rule)
+    def _require_names(self, agent: Agent) -> None:
+        """Refuse an agent whose answers or summaries nobody here can make."""
+        self._require_provider(f"agents.{agent.name}.provider", agent.provider)
+        for kind in WorkloadKind:
+            place = f"agents.{agent.name}.{_WORKLOAD_FIELDS[kind]}."
+            try:
+                workload = resolved(agent.workload(kind), agent.own_model, self.choices)
+                if workload.provider:
+                    self._require_provider("provider", workload.provider)
+                self.workload(agent, kind)
+            except InvalidInput as exc:
+                raise within(place, exc) from None
+
+    def _require_provider(self, field: str, name: str) -> None:
+        if name not in self._sources:
+            raise InvalidInput(field, name, f"must be one of the catalog's providers: {_names(self._sources)}")
 
 
 def load_catalog(spec: str, environment: Mapping[str, str] | None = None) -> Catalog:
     """The catalog that *spec* names: a Python module, a `.py` file, or a `.toml` file.
 
-    Python says `AGENTS` (agents) and `PROVIDERS` (providers, or functions without arguments that make them, by name).
-    TOML says `[agents.NAME]`, the fields of `Agent` with tools as `"module:function"`, and `[providers.NAME]` with
-    `kind = "chat_completions"` (base_url; api_key_env or api_key_file) or `kind = "scripted"` (reply).
+    Python says `AGENTS` (agents), `PROVIDERS` (providers, or functions without arguments that make them, by name) and
+    `CHOICES` (by name). TOML says `[agents.NAME]`, the fields of `Agent` with tools as `"module:function"`,
+    `[providers.NAME]` with `kind = "chat_completions"` (base_url; api_key_env or api_key_file) or `kind = "scripted"`
+    (reply), and `[choices.NAME]`, the fields of `Choice`.
     Keys are looked up in *environment* when a provider is first used. Raises InvalidInput, naming file and field.
     """
     path = Path(spec)
@@ -139,6 +177,17 @@ def load_catalog(spec: str, environment: Mapping[str, str] | None = None) -> Cat
 def _made(source: ProviderSource) -> Provider:
     is_provider = hasattr(source, "complete") and not isinstance(source, type)
     return source if is_provider else source()  # type: ignore[operator, return-value]
+
+
+def _rebuilt_tool(described: Mapping[str, Any], known: Mapping[str, Callable[[str, ToolContext], str]]) -> Tool:
+    declaration = {field: value for field, value in described.items() if field != "instructions"}
+    run = known.get(described["name"], _gone)
+    return Tool(ToolDeclaration(**declaration), run, bool(described.get("instructions")))
+
+
+def _draw_marker() -> str:
+    """A fence marker: what untrusted text cannot know beforehand."""
+    return secrets.token_hex(8)
 
 
 def _gone(_: str, context: ToolContext) -> str:

@@ -14,13 +14,20 @@ from pydantic_core import PydanticSerializationError
 from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput, StoreCorrupt
 from sessionlib.providers.contract import ModelReply
-from sessionlib.steps import EffectResult, ToolOutput
-from sessionlib.summaries.contract import Consolidated
+from sessionlib.steps import Captured, EffectResult, ToolOutput
+from sessionlib.summaries.contract import Consolidated, Settlement, Workload
 
 FORMAT_VERSION = 1
 """Raised when a stored value changes in a way that this code could not read."""
 
-STEP_KINDS: tuple[type[EffectResult], ...] = (ModelReply, ToolOutput, Consolidated)
+STEP_KINDS: tuple[type[EffectResult], ...] = (
+    ModelReply,
+    ToolOutput,
+    Consolidated,
+    Workload,
+    Captured,
+    Settlement,
+)
 """What a step's result may be."""
 
 Value = TypeVar("Value")
@@ -61,7 +68,7 @@ def decode(kind: type[Value], text: str | bytes) -> Value:
 
 
 def decode_step(text: str | bytes) -> EffectResult:
-    """A step's result, of whichever of its three types. Raises StoreCorrupt."""
+    """A step's result, of whichever of its types. Raises StoreCorrupt."""
     raw = text.decode(errors="replace") if isinstance(text, bytes) else text
     for kind in STEP_KINDS:
         if f'"type":"{kind.__name__}","value":' in raw[:64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,6 +29,14 @@ _LABELS = {
     EntryKind.TOOL_RESULT: "TOOL RESULT",
     EntryKind.RECORD: "RECORD",
 }
+
+LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""Every character that starts a new line somewhere (`str.splitlines`)."""
+
+_FORGED_LABEL = re.compile(
+    rf"(?<=[{LINE_BREAKS}])(?=(?:{'|'.join(label.replace(' ', '[ _]') for label in _LABELS.values())})(?::| ?\[))",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +108,11 @@ def encodable(text: str) -> str:
 
 
 def render(entries: Iterable[Entry]) -> str:
-    """Labelled lines, one entry after the other, joined by single newlines; an empty run gives ""."""
+    """Labelled lines, one entry after the other, joined by single newlines; an empty run gives "".
+
+    A line inside a text that would read as the label of another entry is indented by two blanks: a label at the start
+    of a line is always an entry's own.
+    """
     return "\n".join(_rendered(entry) for entry in entries)
 
 
@@ -108,9 +121,14 @@ def _rendered(entry: Entry) -> str:
         raise InvalidInput("entries", entry, "must hold entries only")
     label = _LABELS[entry.kind]
     if entry.tool_call_id is None:
-        return f"{label}: {entry.text}"
+        return _FORGED_LABEL.sub("  ", f"{label}: {entry.text}")
     text = f"{entry.tool_name}({entry.text})" if entry.kind is EntryKind.TOOL_CALL and entry.tool_name else entry.text
-    return f"{label} [{entry.tool_call_id}]: {text}"
+    return _FORGED_LABEL.sub("  ", f"{label} [{entry.tool_call_id}]: {text}")
+
+
+def as_continuation(text: str) -> str:
+    """*text* as it may follow a line break inside an entry: no line of it, the first included, reads as a label."""
+    return _FORGED_LABEL.sub("  ", f"\n{text}")[1:]
 
 
 def open_call_ids(entries: Sequence[Entry]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ SessionError
 │   ├── InputTooLarge          an input that cannot fit the window by itself
 │   ├── CannotConverge         a configuration whose rotated layout would rotate again
 │   ├── TurnConflict           a turn id used again with another input
+│   │   └── HandoffConflict        the same of a handoff
 │   ├── UnknownSession         never opened, or purged
 │   ├── SessionClosed          closed to new turns
 │   └── SessionBusy            refused by busy policy `reject` or an admission limit; try later
@@ -21,7 +22,9 @@ SessionError
 ├── LeaseLost              another worker holds the lane; stop quietly, it goes on
 ├── Cancelled              the work was cancelled; nothing of it was adopted
 ├── TurnFailed             a turn ended without an answer: its code and reason
+├── SummaryFailed          a handoff ended without a summary: its code and reason; the session is as it was
 └── AnswerTimeout          the caller's own deadline passed; the turn goes on
+    └── HandoffTimeout         the same of a handoff
 """
 
 from __future__ import annotations
@@ -95,6 +98,13 @@ class TurnConflict(CallerError):
 
     def __str__(self) -> str:
         return f"turn {self.turn_id} of session {self.session_id} was submitted before with another input; use a new id"
+
+
+class HandoffConflict(TurnConflict):
+    """A handoff's id that is remembered with another task or guidance."""
+
+    def __str__(self) -> str:
+        return f"handoff {self.turn_id} of session {self.session_id} was asked for before otherwise; use a new id"
 
 
 class UnknownSession(CallerError):
@@ -236,6 +246,19 @@ class TurnFailed(SessionError):
         return f"turn {self.turn_id} ended without an answer ({self.reason_code}): {self.reason}"
 
 
+class SummaryFailed(SessionError):
+    """A handoff ended without a summary. Nothing of the session was changed; ask again under another id."""
+
+    code = "summary_failed"
+
+    def __init__(self, job_id: str, reason_code: str, reason: str) -> None:
+        super().__init__(job_id, reason_code, reason)
+        self.job_id, self.reason_code, self.reason = job_id, reason_code, reason
+
+    def __str__(self) -> str:
+        return f"handoff {self.job_id} failed ({self.reason_code}): {self.reason}"
+
+
 class AnswerTimeout(SessionError, TimeoutError):
     """The caller stopped waiting; the turn itself goes on and can be asked for again by its id."""
 
@@ -247,6 +270,15 @@ class AnswerTimeout(SessionError, TimeoutError):
 
     def __str__(self) -> str:
         return f"turn {self.turn_id} had no answer after {self.waited_seconds:g} s; it goes on, ask again by its id"
+
+
+class HandoffTimeout(AnswerTimeout):
+    """The caller stopped waiting; the handoff goes on and can be asked for again by its id."""
+
+    code = "handoff_timeout"
+
+    def __str__(self) -> str:
+        return f"handoff {self.turn_id} was not done after {self.waited_seconds:g} s; it goes on, ask again by its id"
 
 
 def place_of(error: BaseException) -> str:

@@ -7,12 +7,18 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from sessionlib.agent import Agent
+from sessionlib.codec import encode
 from sessionlib.counters import counter_named
 from sessionlib.entries import Entry, EntryKind, require_encodable
 from sessionlib.errors import InvalidInput
+from sessionlib.handoffs import HandoffTask
 from sessionlib.ids import require_id
-from sessionlib.stores.contract import AgentRef, Busy, OpenRequest, SubmitRequest, TurnInput
+from sessionlib.stores.contract import AgentRef, Busy, HandoffRequest, OpenRequest, SubmitRequest, TurnInput
+from sessionlib.summaries.contract import GUIDANCE_LIMIT_CHARACTERS
 from sessionlib.window import require_fits, sent_sizes
+
+TASK_LIMIT_CHARACTERS = 16_000
+"""The longest task of a handoff: it stands whole in the summarizer's request, beside the evidence."""
 
 
 def message_input(message: object) -> TurnInput:
@@ -40,6 +46,13 @@ def require_seconds(field: str, value: float) -> float:
     return float(value)
 
 
+def require_agent(agent: object) -> Agent:
+    """*agent* if it is one. Raises InvalidInput."""
+    if not isinstance(agent, Agent):
+        raise InvalidInput("agent", agent, "must be an Agent, or the name of one in the catalog")
+    return agent
+
+
 def open_request(
     session_id: str, agent: Agent, history: Sequence[Entry], pin: bool, retention_seconds: float | None = None
 ) -> OpenRequest:
@@ -48,8 +61,7 @@ def open_request(
     Raises InvalidInput, and CannotConverge for a window that would rotate for ever.
     """
     require_id("session_id", session_id)
-    if not isinstance(agent, Agent):
-        raise InvalidInput("agent", agent, "must be an Agent, or the name of one in the catalog")
+    require_agent(agent)
     for entry in history:
         if not isinstance(entry, Entry) or entry.kind is EntryKind.RECORD:
             raise InvalidInput("history", entry, "must hold entries only, and no records")
@@ -63,6 +75,24 @@ def open_request(
         sizes=sent_sizes(history, budgets, counter),
         line_tokens=budgets.line_tokens,
         retention_seconds=retention_seconds,
+        journal=agent.journal.rules,
+    )
+
+
+def handoff_request(session_id: str, task: str, guidance: str, handoff_id: str | None) -> HandoffRequest:
+    """The checked request for a handoff, with a random id if none is given. Raises InvalidInput."""
+    _require_text("task", task, may_be_blank=False)
+    _require_text("guidance", guidance)
+    for field, text, limit in (
+        ("task", task, TASK_LIMIT_CHARACTERS),
+        ("guidance", guidance, GUIDANCE_LIMIT_CHARACTERS),
+    ):
+        if len(text) > limit:
+            raise InvalidInput(field, text[:40], f"must have at most {limit:,} characters, and has {len(text):,}")
+    return HandoffRequest(
+        session_id=require_id("session_id", session_id),
+        job_id=uuid.uuid4().hex if handoff_id is None else require_id("handoff_id", handoff_id),
+        request=encode(HandoffTask(task=task.strip(), guidance=guidance.strip())),
     )
 
 

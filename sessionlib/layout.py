@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import lru_cache
+from typing import Any
 
 from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput
@@ -17,6 +19,14 @@ class Method(StrEnum):
     NORMAL = "normal"
     TERSE = "terse"
     EXTRACTIVE = "extractive"
+
+
+class Level(StrEnum):
+    """How hard the window presses, where a policy tells: the higher, the less is kept (spec/tiers A15)."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +44,16 @@ class Record:
     method: Method = Method.NORMAL
     source_tokens: int = 0
     """Tokens of what was consolidated into it."""
+    unsupported_values: tuple[str, ...] = ()
+    """Identifiers and numbers that occur in the text and nowhere in what it was made from."""
+    level: Level | None = None
+    """The level of the rotation that left it as the newest record; None where the policy has no levels."""
+    rotated_seq: int = 0
+    """The newest entry that this rotation saw; 0 where the policy has no levels."""
 
     def __post_init__(self) -> None:
+        if self.level is not None and not isinstance(self.level, Level):
+            raise InvalidInput("level", self.level, "must be one of Level")
         if self.tier < 1:
             raise InvalidInput("tier", self.tier, "must be at least 1")
         if not 1 <= self.first_seq <= self.last_seq:
@@ -84,18 +102,29 @@ def span_line(first_seq: int, last_seq: int) -> str:
     return f"[entries {first_seq}-{last_seq}]\n"
 
 
+SEEDED_RECORDS = 4_096
+"""Seeded records that a process remembers: a few megabytes of text, the windows of some hundred busy sessions."""
+
 LARGEST_SPAN = (999_999_999, 999_999_999)
 """A span whose line is as long as any session's will be: nine digits are a billion entries."""
 
 
 def framing_tokens(counter: Counter, *, show_span: bool) -> int:
     """Tokens that a seeded record takes beyond its text: 27 by the characters counter, without span (spec/tiers A5)."""
+    key: Any = counter  # hashable as any object, which its protocol does not say
+    return _framing_tokens(key, show_span)
+
+
+@lru_cache(maxsize=64)
+def _framing_tokens(counter: Counter, show_span: bool) -> int:
     span = span_line(*LARGEST_SPAN) if show_span else ""
     return counter.entry(Entry.record(f"{seed_label(1)}{span}"))
 
 
+@lru_cache(maxsize=SEEDED_RECORDS)
 def seeded_record(record: Record, *, show_span: bool) -> Entry:
-    """The entry under which a record is sent."""
+    """The entry under which a record is sent. Remembered: a session has the more records the longer its history, and
+    sends each of them in each of its requests."""
     span = span_line(record.first_seq, record.last_seq) if show_span else ""
     return Entry.record(f"{seed_label(record.tier)}{span}{record.text}")
 
@@ -111,6 +140,7 @@ def make_record(
     rewrite_count: int = 1,
     method: Method = Method.NORMAL,
     source_tokens: int = 0,
+    unsupported_values: tuple[str, ...] = (),
 ) -> Record:
     """A record with its seeded size counted."""
     span = span_line(first_seq, last_seq) if show_span else ""
@@ -124,4 +154,5 @@ def make_record(
         rewrite_count=rewrite_count,
         method=method,
         source_tokens=source_tokens,
+        unsupported_values=unsupported_values,
     )

@@ -47,7 +47,7 @@ class Projection:
 
     def project(self, entry: Entry, seq: int) -> Entry:
         """*entry* as it is sent: itself, or a tool result above the cap as head, pointer and tail within the cap."""
-        if entry.kind is not EntryKind.TOOL_RESULT or _is_surely_within(entry, self.cap_tokens):
+        if entry.kind is not EntryKind.TOOL_RESULT or is_surely_within(entry, self.cap_tokens):
             return entry
         return _projected(self, entry, seq)
 
@@ -79,7 +79,7 @@ class Projection:
 
     def largest_marker_tokens(self) -> int:
         """Tokens of the longest marker of any session."""
-        return self.counter.entry(self.marker(*LARGEST_SPAN))
+        return _largest_marker_tokens(self)
 
     def _around_gap(self, text: str, seq: int, head: int, tail: int) -> str:
         return text[:head] + self._gap(len(text) - head - tail, seq) + text[len(text) - tail :]
@@ -109,6 +109,12 @@ def _projected(projection: Projection, entry: Entry, seq: int) -> Entry:
     return entry if is_within else projection.shortened(entry, seq)
 
 
+@lru_cache(maxsize=64)
+def _largest_marker_tokens(projection: Projection) -> int:
+    """Remembered, since it is asked for each message that is accepted."""
+    return projection.counter.entry(projection.marker(*LARGEST_SPAN))
+
+
 def sent_size(entry: Entry, cap_tokens: int, counter: Counter) -> int:
     """Tokens of an entry as it is sent, at most: a result above *cap_tokens* counts for the cap."""
     if entry.kind is not EntryKind.TOOL_RESULT or not exceeds(entry, cap_tokens, counter):
@@ -120,7 +126,7 @@ def sent_size(entry: Entry, cap_tokens: int, counter: Counter) -> int:
 
 def exceeds(entry: Entry, cap_tokens: int, counter: Counter) -> bool:
     """Whether a whole entry takes more than *cap_tokens*, without counting more of it than that takes."""
-    if _is_surely_within(entry, cap_tokens):
+    if is_surely_within(entry, cap_tokens):
         return False
     enough = cap_tokens * ENOUGH_CHARACTERS_PER_TOKEN
     if len(entry.text) > enough and counter.text(_escaped(entry.text[:enough])) > cap_tokens:
@@ -128,7 +134,7 @@ def exceeds(entry: Entry, cap_tokens: int, counter: Counter) -> bool:
     return counter.entry(entry) > cap_tokens
 
 
-def _is_surely_within(entry: Entry, cap_tokens: int) -> bool:
+def is_surely_within(entry: Entry, cap_tokens: int) -> bool:
     """Whether a look at its length is enough: no token is shorter than a byte. Asked for each result in each request,
     so most are judged without being serialised."""
     if len(entry.text) > cap_tokens:

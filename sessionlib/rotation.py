@@ -1,8 +1,8 @@
 """A rotation as a generator: asks a policy what to consolidate, gets it done, and says what came of it.
 
-Around each of the policy's requests stand chunking (everything that is removed is shown, in parts that fit the
-summarizer's window), acceptance (an answer is not blank, smaller than its source and no larger than the policy takes)
-and escalation (once more, terser; then the extractive summarizer).
+Around each of the policy's requests stand redaction (of what is shown and of what comes back), chunking (everything
+that is removed is shown, in parts that fit the summarizer's window), acceptance (an answer is valid, smaller than its
+source and no larger than the policy takes) and escalation (once more, terser; then the extractive summarizer).
 """
 
 from __future__ import annotations
@@ -18,15 +18,24 @@ from sessionlib.errors import Cancelled, InvalidInput, ProviderRejected
 from sessionlib.layout import Layout, Method
 from sessionlib.policies.contract import Accepted, Origin, Policy, Rotated, RotationPlan, Saturation
 from sessionlib.steps import Consolidation, Steps
-from sessionlib.summaries.chunks import next_chunk
-from sessionlib.summaries.contract import Consolidated, ConsolidationRequest
+from sessionlib.summaries.chunks import Measure, Shown, next_chunk
+from sessionlib.summaries.contract import Consolidated, ConsolidationRequest, Fault
 from sessionlib.summaries.extractive import extract as extract_sentences
+from sessionlib.summaries.grounding import unsupported_values
+from sessionlib.summaries.redaction import Redacted
+from sessionlib.summaries.redaction import redact as redact_secrets
 from sessionlib.tokens import Counter
 from sessionlib.transcript import closed_boundary
 from sessionlib.window import Budgets
 
-Extract = Callable[[str, int, Counter], str]
+Extract = Callable[[str, int, Measure], str]
 """Shortens a text to a budget in tokens, without a model; never blank for a text that is not."""
+
+Redact = Callable[[str], Redacted]
+"""Replaces the secrets in a text, and counts them."""
+
+REASONS_KEPT = 5
+"""How many different reasons for escalation an outcome's figures name."""
 
 SHOWN_FRACTION = 0.5
 """Share of the summarizer's window for what it is shown; the rest is its prompt and answer (spec/summaries C5)."""
@@ -56,6 +65,10 @@ class RotationOutcome:
     completion_tokens: int = 0
     methods: tuple[Method, ...] = ()
     """How each of the policy's requests was settled, in order."""
+    faults: tuple[str, ...] = ()
+    """Why answers were refused, in order: `CLASS: reason`, without content."""
+    redaction_count: int = 0
+    """Secrets that were replaced, in what was shown and in what came back."""
     is_noop: bool = False
     """Nothing leaves and no record changed: there is nothing to adopt."""
 
@@ -63,19 +76,36 @@ class RotationOutcome:
     def tokens_after(self) -> int:
         return self.layout.conversation_tokens
 
+    @property
+    def unsupported_count(self) -> int:
+        """Identifiers and numbers in the layout's records that occur nowhere in what these were made from."""
+        return sum(len(record.unsupported_values) for record in self.layout.records)
+
+    @property
+    def level(self) -> str | None:
+        """How hard the window presses; None where the policy has no levels."""
+        records = self.layout.records
+        return records[-1].level.value if records and records[-1].level else None
+
     def figures(self) -> dict[str, Any]:
         """The outcome without content, as plain values."""
+        classes = [fault.partition(":")[0] for fault in self.faults]
         return {
             "tokens_before": self.tokens_before,
             "tokens_after": self.tokens_after,
             "dropped_count": self.dropped_count,
             "dropped_tokens": self.dropped_tokens,
             "record_count": len(self.layout.records),
+            "level": self.level,
             "rewrite_count": max((record.rewrite_count for record in self.layout.records), default=0),
             "consolidation_count": self.consolidation_count,
             "summarizer_prompt_tokens": self.prompt_tokens,
             "summarizer_completion_tokens": self.completion_tokens,
             "methods": {method.value: self.methods.count(method) for method in Method if method in self.methods},
+            "faults": {fault: classes.count(fault) for fault in sorted(set(classes))},
+            "fault_reasons": list(dict.fromkeys(self.faults))[:REASONS_KEPT],
+            "redaction_count": self.redaction_count,
+            "unsupported_count": self.unsupported_count,
             "saturations": [
                 {
                     "reason": saturation.reason.value,
@@ -113,6 +143,7 @@ def rotate(
     summarizer_window_tokens: int,
     cancelled: Callable[[], bool],
     extract: Extract = extract_sentences,
+    redact: Redact = redact_secrets,
 ) -> Steps[RotationOutcome]:
     """Rotate by *policy*; yields `Consolidation` effects. A rotation that would shorten nothing changes nothing.
 
@@ -121,7 +152,7 @@ def rotate(
     _stop_if_cancelled(cancelled)
     shown_tokens = max(1, math.floor(summarizer_window_tokens * SHOWN_FRACTION))
     consolidations = _Consolidations(
-        plan=plan, policy=policy, shown_tokens=shown_tokens, cancelled=cancelled, extract=extract
+        plan=plan, policy=policy, shown_tokens=shown_tokens, cancelled=cancelled, extract=extract, redact=redact
     )
     rotated = yield from _decided(consolidations)
     before, after = plan.layout, rotated.layout
@@ -137,6 +168,8 @@ def rotate(
         prompt_tokens=consolidations.prompt_tokens,
         completion_tokens=consolidations.completion_tokens,
         methods=tuple(consolidations.methods),
+        faults=tuple(consolidations.faults),
+        redaction_count=consolidations.redaction_count,
         is_noop=is_noop,
     )
 
@@ -169,43 +202,72 @@ class _Consolidations:
     """What one call may show: previous record and material."""
     cancelled: Callable[[], bool]
     extract: Extract
+    redact: Redact
     calls: Occurrences[tuple[int, int]] = field(default_factory=Occurrences)
     """Calls by the span that they are for."""
     methods: list[Method] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    redaction_count: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
     def settle(self, request: ConsolidationRequest) -> Steps[Accepted]:
         """Fold the request's material, chunk by chunk, into one accepted text."""
-        previous_tokens = self._tokens(request.previous_record)
-        source_tokens = previous_tokens + self._tokens(request.material)
+        request = self._redacted(request)
+        source_tokens = self._tokens(request.previous_record) + self._tokens(request.material)
         allowed_tokens = math.floor(self.policy.accepted_ratio(request, self.plan) * source_tokens + ROUNDING)
         folded, rest = _Folded(request.previous_record), request.material
-        if previous_tokens > self.shown_tokens // 2:  # a record that large leaves no room beside it
+        if self._shown.text(folded.text) > self.shown_tokens // 2:  # a record that large leaves no room beside it
             folded, rest = _Folded(""), f"{request.previous_record}\n{rest}"
         while rest.strip():
-            chunk, rest = next_chunk(rest, self.shown_tokens - self._tokens(folded.text), self.plan.counter)
+            chunk, rest = next_chunk(rest, self.shown_tokens - self._shown.text(folded.text), self._shown)
             if chunk.strip():
                 part = replace(request, previous_record=folded.text, material=chunk)
-                # What is not the last must leave room for the next chunk beside it.
-                largest_tokens = self.shown_tokens // 2 if rest.strip() else allowed_tokens
-                folded = yield from self._fold(folded, part, min(allowed_tokens, largest_tokens))
+                if rest.strip():  # what is not the last must leave room for the next chunk beside it
+                    room_tokens = min(allowed_tokens, self.shown_tokens // 2)
+                    folded = yield from self._fold(folded, part, room_tokens, self._shown)
+                else:
+                    folded = yield from self._fold(folded, part, allowed_tokens, self.plan.counter)
         self.methods.append(folded.method)
-        return Accepted(folded.text, folded.method, folded.rewrite_count, folded.said_tokens)
+        source = f"{request.previous_record}\n{request.material}"
+        return Accepted(
+            folded.text,
+            folded.method,
+            folded.rewrite_count,
+            folded.said_tokens,
+            unsupported_values=unsupported_values(folded.text, source),
+        )
 
-    def _fold(self, folded: _Folded, part: ConsolidationRequest, allowed_tokens: int) -> Steps[_Folded]:
-        """One more chunk folded in: asked for, asked again for something terser, or else extracted."""
-        previous_tokens = self._tokens(part.previous_record)
-        source_tokens = previous_tokens + self._tokens(part.material)
+    def _redacted(self, request: ConsolidationRequest) -> ConsolidationRequest:
+        return replace(
+            request, previous_record=self._clean(request.previous_record), material=self._clean(request.material)
+        )
+
+    def _clean(self, text: str) -> str:
+        redacted = self.redact(text)
+        self.redaction_count += redacted.count
+        return redacted.text
+
+    def _fold(
+        self, folded: _Folded, part: ConsolidationRequest, allowed_tokens: int, measure: Measure
+    ) -> Steps[_Folded]:
+        """One more chunk folded in: asked for, asked again for something terser, or else extracted.
+
+        What did not fit the summarizer's window is not asked for again: the second request is no smaller.
+        """
+        source_tokens = measure.text(part.previous_record) + measure.text(part.material)
         allowed_tokens = max(1, min(allowed_tokens, source_tokens - 1))
-        text, method = (yield from self._ask(part)), Method.NORMAL
-        said_tokens = self._tokens(text) - (previous_tokens if folded.rewrite_count else 0)
-        if not self._is_acceptable(text, allowed_tokens):
-            text, method = (yield from self._ask(replace(part, terse=True))), Method.TERSE
-        if not self._is_acceptable(text, allowed_tokens):
+        answer, method = (yield from self._ask(part)), Method.NORMAL
+        said_tokens = self._tokens(answer.text) - (self._tokens(part.previous_record) if folded.rewrite_count else 0)
+        refusal = self._refusal(answer, allowed_tokens, measure)
+        if refusal and not refusal.startswith(Fault.SIZE):
+            answer, method = (yield from self._ask(replace(part, terse=True))), Method.TERSE
+            refusal = self._refusal(answer, allowed_tokens, measure)
+        text = answer.text
+        if refusal:
             target_tokens = min(allowed_tokens, part.budget_tokens, math.floor(source_tokens * EXTRACTIVE_RATIO))
             source = f"{part.previous_record}\n{part.material}".strip()
-            text, method = self.extract(source, max(1, target_tokens), self.plan.counter), Method.EXTRACTIVE
+            text, method = self.extract(source, max(1, target_tokens), measure), Method.EXTRACTIVE
         return _Folded(
             text,
             said_tokens=folded.said_tokens + max(0, said_tokens),
@@ -213,7 +275,7 @@ class _Consolidations:
             method=max(folded.method, method, key=list(Method).index),
         )
 
-    def _ask(self, request: ConsolidationRequest) -> Generator[Consolidation, Any, str]:
+    def _ask(self, request: ConsolidationRequest) -> Generator[Consolidation, Any, Consolidated]:
         """One call of the summarizer, named by its span and how many were made for that span before."""
         _stop_if_cancelled(self.cancelled)
         span = (request.first_seq, request.last_seq)
@@ -225,17 +287,34 @@ class _Consolidations:
             raise ProviderRejected(f'the summarizer answered nothing for tier {request.tier}; at least "" is due')
         self.prompt_tokens += result.prompt_tokens
         self.completion_tokens += result.completion_tokens
-        return result.text.strip()
+        self.redaction_count += result.redaction_count
+        return replace(result, text=self._clean(result.text.strip()))
 
-    def _is_acceptable(self, text: str, largest_tokens: int) -> bool:
-        try:
-            require_encodable("text", text)
-        except InvalidInput:
-            return False
-        return bool(text) and self._tokens(text) <= largest_tokens
+    def _refusal(self, answer: Consolidated, allowed_tokens: int, measure: Measure) -> str:
+        """Why an answer is not accepted, as it is noted; "" if it is."""
+        fault = answer.fault or _text_fault(answer.text)
+        if not fault and (tokens := measure.text(answer.text)) > allowed_tokens:
+            fault = f"{Fault.VALIDATION}: the answer takes {tokens:,} tokens; {allowed_tokens:,} are accepted"
+        if fault:
+            self.faults.append(fault)
+        return fault
 
     def _tokens(self, text: str) -> int:
         return self.plan.counter.text(text)
+
+    @property
+    def _shown(self) -> Shown:
+        return Shown(self.plan.counter)
+
+
+def _text_fault(text: str) -> str:
+    if not text:
+        return f"{Fault.VALIDATION}: the answer is blank"
+    try:
+        require_encodable("text", text)
+    except InvalidInput:
+        return f"{Fault.VALIDATION}: the answer holds a lone surrogate"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

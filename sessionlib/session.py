@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,23 +14,38 @@ from typing import Self
 from sessionlib.agent import Agent
 from sessionlib.catalog import Catalog, ProviderSource
 from sessionlib.entries import Entry
-from sessionlib.errors import AnswerTimeout, InvalidInput, place_of
+from sessionlib.errors import AnswerTimeout, HandoffTimeout, InvalidInput, UnknownSession, place_of
 from sessionlib.events import Reply, reply_of
+from sessionlib.handoffs import Handoff, handoff_of
 from sessionlib.ids import require_id
-from sessionlib.inputs import open_request, require_seconds, require_timeout, submit_request
+from sessionlib.inputs import handoff_request, open_request, require_seconds, require_timeout, submit_request
 from sessionlib.layout import Layout
 from sessionlib.leases import HeldLease, Leases
-from sessionlib.running import Engine, run_disposals, run_rotation, run_turn, unobserved
+from sessionlib.running import (
+    Engine,
+    publish_digests,
+    run_digest,
+    run_disposals,
+    run_handoff,
+    run_rotation,
+    run_turn,
+    unobserved,
+)
+from sessionlib.starts import Start, starting_history
 from sessionlib.stores.contract import (
     Busy,
     Committed,
+    DueKind,
     Event,
     Grant,
+    JournalEntry,
+    Lane,
     SessionStore,
     SessionView,
     TurnState,
 )
 from sessionlib.stores.sqlite import IN_MEMORY, SqliteStore
+from sessionlib.workloads import Choice
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +63,8 @@ class Session:
             print(session.send("hello").text)
 
     `send` never waits for a summary: past the rotation line a background thread rotates. Leaving the block waits at
-    most *grace_seconds* for the rotation under way, then abandons it: what it saved is there when the session is opened
-    again. A session in a file goes on where it was.
+    most *grace_seconds* for the rotation or digest under way, then abandons it: what it saved is there when the session
+    is opened again. A session in a file goes on where it was.
     """
 
     def __init__(
@@ -59,20 +74,37 @@ class Session:
         *,
         session_id: str = "session",
         path: str | Path = IN_MEMORY,
+        choices: Mapping[str, Choice] | None = None,
         history: Sequence[Entry] = (),
+        from_handoff: Handoff | None = None,
+        from_session: str | None = None,
+        last_turns: int | None = None,
+        recent_digests: bool = False,
         pin: bool = False,
         grace_seconds: float = 10.0,
     ) -> None:
-        """Open or create the session. Raises InvalidInput, CannotConverge, SessionClosed, StoreUnavailable."""
+        """Open or create the session; how a new one may begin is said at `workers.client.Sessions.open`.
+
+        Raises InvalidInput, CannotConverge, SessionClosed, StoreUnavailable, UnknownSession for *from_session*.
+        """
         self.session_id, self.agent = require_id("session_id", session_id), agent
         self._grace_seconds = require_seconds("grace_seconds", grace_seconds)
-        request = open_request(session_id, agent, history, pin)
-        catalog = Catalog({agent.name: agent}, providers)
+        start = Start(
+            history=history,
+            from_handoff=from_handoff,
+            from_session=from_session,
+            last_turns=last_turns,
+            recent_digests=recent_digests,
+        )
+        open_request(session_id, agent, history, pin)  # refuses what is bad before a file is made
+        catalog = Catalog({agent.name: agent}, providers, choices)
         self._store = SqliteStore(path)
         self._leases = Leases(self._store)
         self._engine = Engine(self._store, catalog, self._hold, unobserved, self._announce)
         self._closing, self._abandoned, self._due = threading.Event(), threading.Event(), threading.Event()
         try:
+            begun = starting_history(self._store, session_id, agent.name, start)
+            request = open_request(session_id, agent, begun, pin)
             if self._store.open(request).agent.digest != agent.digest:  # pinned to the version that it has
                 self.agent = catalog.agent_from_description(self._store.agent_json(session_id))
         except BaseException:
@@ -131,6 +163,39 @@ class Session:
                     return event
         return None
 
+    def handoff(
+        self, task: str, *, guidance: str = "", handoff_id: str | None = None, timeout_seconds: float | None = None
+    ) -> Handoff:
+        """An account of the session as it stands, for another agent that takes over *task*; made in this thread.
+
+        *guidance* narrows what is told. *handoff_id* is the idempotency key. A provider that is away is asked again
+        until *timeout_seconds* have passed, an hour without. Raises InvalidInput, TurnConflict, SessionBusy,
+        SummaryFailed, HandoffTimeout (ask again under the same id), StoreUnavailable.
+        """
+        require_timeout(timeout_seconds)
+        request = handoff_request(self.session_id, task, guidance, handoff_id)
+        self._store.request_handoff(request)
+        for _ in _until(timeout_seconds):
+            run_handoff(self._engine, self.session_id)
+            view = self._store.job(self.session_id, Lane.HANDOFF, request.job_id)
+            if view is None:
+                raise InvalidInput("handoff_id", request.job_id, "is not known any more")
+            handoff = handoff_of(view)
+            if handoff is not None:
+                return handoff
+        raise HandoffTimeout(request.job_id, timeout_seconds or 0.0)
+
+    def journal(self, limit: int = 1_000) -> Sequence[JournalEntry]:
+        """The session's newest *limit* digests, oldest first."""
+        return self._store.journal(self.session_id, limit)
+
+    def digest(self) -> str | None:
+        """Request a digest of what is finished and not yet digested, in the background; its id, None if there is
+        nothing."""
+        digest_id = self._store.capture(self.session_id, "asked")
+        self._due.set()
+        return digest_id
+
     def cancel(self, turn_id: str) -> TurnState:
         """End a turn that is not finished. A second call is harmless."""
         return self._store.cancel(self.session_id, require_id("turn_id", turn_id))
@@ -138,6 +203,7 @@ class Session:
     def close(self, *, now: bool = False) -> None:
         """Take no new turns, for good; accepted ones finish, or end as failed with *now*."""
         self._store.close(self.session_id, now=now)
+        self._due.set()
 
     def purge(self) -> None:
         """Delete the session and all it ever held."""
@@ -153,7 +219,7 @@ class Session:
         self.leave()
 
     def leave(self) -> None:
-        """What the end of a `with` block does: finish or abandon the rotation under way. Harmless twice."""
+        """What the end of a `with` block does: finish or abandon the background work under way. Harmless twice."""
         self._closing.set()
         self._due.set()
         self._background.join(self._grace_seconds)
@@ -180,19 +246,35 @@ class Session:
         return ran.next_turn_id is not None
 
     def _work_in_background(self) -> None:
-        while not self._closing.is_set():
+        is_last = False
+        while not is_last:
             self._due.wait(IDLE_SECONDS)
             self._due.clear()
-            if not self._closing.is_set():
-                try:
+            is_last = self._closing.is_set()
+            try:
+                if not is_last:
                     self._rotate_while_due()
                     run_disposals(self._engine, self.session_id)
-                except Exception as exc:  # noqa: BLE001 - nobody waits for it, and it is looked at again
-                    log.warning("background work failed", extra={"error": f"{type(exc).__name__} at {place_of(exc)}"})
+                self._keep_journal()
+            except Exception as exc:  # noqa: BLE001 - nobody waits for it, and it is looked at again
+                log.warning("background work failed", extra={"error": f"{type(exc).__name__} at {place_of(exc)}"})
 
     def _rotate_while_due(self) -> None:
         while run_rotation(self._engine, self.session_id).rotation_id and not self._closing.is_set():
             pass
+
+    def _keep_journal(self) -> None:
+        """Do what is due for the journal.
+
+        A sweep puts off what it finds, whosever it is: so the digests of all sessions of the file are requested here,
+        and each is made by its own session's thread.
+        """
+        for item in self._store.due(0):
+            if item.kind is DueKind.CAPTURE:
+                with suppress(UnknownSession):  # purged since
+                    self._store.capture(item.session_id, "finished")
+        run_digest(self._engine, self.session_id)
+        publish_digests(self._store, self.session_id)
 
     def _announce(self, _session_id: str, committed: Committed) -> None:
         if committed.rotation_id or committed.disposal:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest
-from sessionlib.summaries.contract import Consolidated, ConsolidationRequest
+from sessionlib.summaries.contract import Consolidated, ConsolidationRequest, Settlement, SummaryRequest, Workload
+from sessionlib.summaries.evidence import Evidence
 
 
 def model_step(round: int) -> str:
@@ -59,15 +60,57 @@ class Consolidation:
         return f"consolidation:{self.request.first_seq}-{self.request.last_seq}:{self.attempt}"
 
 
-Effect = ModelCall | ToolRun | Consolidation
-EffectResult = ModelReply | ToolOutput | Consolidated
+WORKLOAD_STEP = "workload"
+"""Name of a rotation's first step, if a model consolidates: who that is, a Workload, frozen for all its calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Freeze what a handoff or digest is made from. Answered with a Captured."""
+
+    first_seq: int
+    last_seq: int
+
+    @property
+    def name(self) -> str:
+        return f"capture:{self.first_seq}-{self.last_seq}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Captured:
+    """Evidence of the entries `first_seq … last_seq`, and who is to summarize it: neither changes any more."""
+
+    evidence: Evidence
+    workload: Workload
+    first_seq: int
+    last_seq: int
+    """At most what was asked for: a digest takes as many finished turns as fit the summarizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryCall:
+    """Ask for a handoff or digest. Answered with a Settlement."""
+
+    request: SummaryRequest
+    workload: Workload
+
+    @property
+    def name(self) -> str:
+        return f"summary:{self.request.purpose}"
+
+
+Effect = ModelCall | ToolRun | Consolidation | Capture | SummaryCall
+EffectResult = ModelReply | ToolOutput | Consolidated | Workload | Captured | Settlement
 Outcome = TypeVar("Outcome")
 Steps = Generator[Effect, Any, Outcome]
 """A flow of decisions: yields effects, is sent their results, returns an outcome."""
 
 
 class SaveStep(Protocol):
-    """Makes one result durable before the flow goes on. Raises LeaseLost if the work is no longer this worker's."""
+    """Makes one result durable, before the next effect or together with what the flow came to.
+
+    Raises LeaseLost if the work is no longer this worker's.
+    """
 
     def __call__(self, name: str, result: EffectResult) -> None: ...
 

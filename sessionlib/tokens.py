@@ -58,9 +58,12 @@ class Usage:
     prompt_tokens: int
     completion_tokens: int = 0
     cached_tokens: int = 0
+    """Of the prompt: what the provider read from its cache."""
+    written_tokens: int = 0
+    """Of the prompt: what the provider wrote into its cache."""
 
     def __post_init__(self) -> None:
-        for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
+        for name in ("prompt_tokens", "completion_tokens", "cached_tokens", "written_tokens"):
             if getattr(self, name) < 0:
                 raise InvalidInput(name, getattr(self, name), "must not be negative")
 

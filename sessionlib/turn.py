@@ -32,22 +32,27 @@ looks like a dense tokenizer, and the largest ratio is kept for good."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a turn has used so far, in tokens."""
+    """What a turn has used so far, in tokens, and whether it had to recover."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    written_tokens: int = 0
     max_request_tokens: int = 0
     """The largest request, by our counter times the calibration."""
+    is_recovered: bool = False
+    """A round of it was reseeded (`RoundOutcome.is_reseeded`)."""
 
-    def plus(self, usage: Usage | None, request_tokens: int) -> Spent:
+    def plus(self, usage: Usage | None, request_tokens: int, *, is_reseeded: bool = False) -> Spent:
         """With one more round."""
         reported = usage or Usage(0)
         return Spent(
             prompt_tokens=self.prompt_tokens + reported.prompt_tokens,
             completion_tokens=self.completion_tokens + reported.completion_tokens,
             cached_tokens=self.cached_tokens + reported.cached_tokens,
+            written_tokens=self.written_tokens + reported.written_tokens,
             max_request_tokens=max(self.max_request_tokens, request_tokens),
+            is_recovered=self.is_recovered or is_reseeded,
         )
 
 
@@ -257,7 +262,7 @@ def _outcome(
         calibration = calibrated(calibration, request_tokens, _believable(reply.usage, view.agent))
     ratio = max(calibration, view.counter.error_ratio)
     growth = ratio / max(asked.calibration, view.counter.error_ratio)
-    spent = view.spent.plus(reply.usage, math.ceil(request_tokens * ratio))
+    spent = view.spent.plus(reply.usage, math.ceil(request_tokens * ratio), is_reseeded=asked.is_reseeded)
     return RoundOutcome(
         entries=(*view.pending, *made),
         sizes=(*view.layout.live.sizes[len(view.snapshot.layout.live) :], *view.sizes(made)),
@@ -288,8 +293,10 @@ def _answer(view: RoundView, reply: ModelReply, unknown: Sequence[CallRequest], 
         prompt_tokens=spent.prompt_tokens,
         completion_tokens=spent.completion_tokens,
         cached_tokens=spent.cached_tokens,
+        written_tokens=spent.written_tokens,
         round_count=view.round + 1,
         max_request_tokens=spent.max_request_tokens,
+        is_recovered=spent.is_recovered,
     )
 
 

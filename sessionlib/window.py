@@ -13,7 +13,7 @@ from typing import Protocol
 from sessionlib.entries import Entry, EntryKind
 from sessionlib.errors import InputTooLarge
 from sessionlib.layout import Layout, seeded_record
-from sessionlib.projection import Projection, sent_size
+from sessionlib.projection import Projection, is_surely_within, sent_size
 from sessionlib.repair import Item, paired
 from sessionlib.stores.contract import Trim
 from sessionlib.tokens import Counter
@@ -96,6 +96,8 @@ def require_fits(entry: Entry, agent: Budgeted, counter: Counter) -> None:
     """Refuse an input that fits no request, not even alone with the markers of a trim. Raises InputTooLarge."""
     budgets = agent.budgets(counter)
     markers_tokens = 2 * Projection(counter, budgets.result_cap_tokens).largest_marker_tokens()
+    if is_surely_within(entry, budgets.limit_tokens - markers_tokens):
+        return
     input_tokens = counter.entry(entry)
     if input_tokens + markers_tokens > budgets.limit_tokens:
         raise _too_large(input_tokens, budgets)

@@ -8,8 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from workers.embedded import EmbeddedServer
+
+# How long an example takes says more of the machine than of the code: a busy one pauses for a second.
+settings.register_profile("busy", deadline=None)
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,20 @@
 """Public faults of comparable systems, each as the behaviour that is right here. Names carry the reports' numbers.
 
-Others stand beside the code that they concern: `grep -r "def test_t[0-9]" tests`.
+Others stand beside the code that they concern: `grep -r "def test_t[0-9]" tests`. `test_accounted_for.py` looks that
+every report is one or the other, or has its reason.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from sessionlib.agent import Agent, ConsolidationWorkload
+from sessionlib.agent import Agent
 from sessionlib.entries import EntryKind
 from sessionlib.errors import CannotConverge, ProviderRejected, ProviderUnavailable
 from sessionlib.policies.log_merge import LogMerge
@@ -22,9 +24,15 @@ from sessionlib.providers.scripted import ScriptedProvider
 from sessionlib.session import Session
 from sessionlib.stores.contract import DueItem
 from sessionlib.stores.sqlite import SqliteStore
+from sessionlib.summaries.purposes import Purpose
+from sessionlib.workloads import ConsolidationWorkload
+from tests.sessionlib.summarizing import summary
 from tests.waiting import wait_for
 from workers.app import app
+from workers.dispatch import RUN_ROTATION
 from workers.reaper import HINTS
+from workers.settings import Settings
+from workers.supervisor import worker_command
 
 LONG = "The build of module alpha-7 failed with error 1234 in src/alpha.py. " * 12
 BY_MODEL = ConsolidationWorkload(summarizer="model", provider="summaries")
@@ -85,9 +93,9 @@ def test_t04_consolidation_that_was_saved_is_used_when_the_rotation_runs_again(t
         asked.append(request.entries[-1].text)
         if len(asked) > 1 and is_down.is_set():
             raise ProviderUnavailable("the summarizer is down")
-        return "alpha-7 failed with error 1234"
+        return summary(Purpose.CONTINUATION)
 
-    small_window = BY_MODEL.model_copy(update={"window_tokens": 1_500})
+    small_window = BY_MODEL.model_copy(update={"window_tokens": 4_000})
     providers = summarized(summarize)
     with Session(agent(consolidation=small_window), providers, path=tmp_path / "s.db", grace_seconds=0.1) as session:
         send_until(session, lambda: len(asked) > 1)
@@ -96,6 +104,50 @@ def test_t04_consolidation_that_was_saved_is_used_when_the_rotation_runs_again(t
         session.rotate(60)
         assert session.view().epoch >= 1
     assert asked.count(asked[0]) == 1
+
+
+def test_t05_no_turn_asks_a_summarizer() -> None:
+    """Every consolidation is asked for on the rotations' own thread; what comes of it is put in place by comparing."""
+    threads: set[str] = set()
+
+    def summarize(request: ModelRequest) -> str:
+        threads.add(threading.current_thread().name)
+        return "alpha-7 failed with error 1234"
+
+    with Session(agent(consolidation=BY_MODEL), summarized(summarize)) as session:
+        send_until(session, lambda: session.view().epoch >= 3)
+    assert threads == {"rotations"}
+
+
+def test_t06_queued_turns_drain_while_a_consolidation_runs() -> None:
+    """Four callers send at once: all are answered before the summarizer is, and stand behind its record afterwards."""
+    asked, released = threading.Event(), threading.Event()
+
+    def summarize(request: ModelRequest) -> str:
+        asked.set()
+        assert released.wait(60)
+        return "alpha-7 failed with error 1234"
+
+    with Session(agent(consolidation=BY_MODEL), summarized(summarize)) as session:
+        send_until(session, asked.is_set)
+        with ThreadPoolExecutor(4) as callers:
+            replies = list(callers.map(session.send, ("one", "two", "three", "four")))
+        assert [reply.text for reply in replies] == [
+            f"Acknowledged: {word}" for word in ("one", "two", "three", "four")
+        ]
+        assert session.view().epoch == 0
+        released.set()
+        wait_for(lambda: session.view().epoch, what="the rotation")
+        assert {"one", "two", "three", "four"} <= {entry.text for entry in session.layout().live.entries}
+
+
+def test_t07_rotations_run_in_no_process_that_answers() -> None:
+    """Their queue is served by the background worker alone, in processes of their own."""
+    queue = app.amqp.router.route({}, RUN_ROTATION)["queue"].name
+    front, background = (worker_command(role, Settings()) for role in ("front", "background"))
+    assert queue not in front[front.index("-Q") + 1].split(",")
+    assert queue in background[background.index("-Q") + 1].split(",")
+    assert background[background.index("-P") + 1] == "prefork"
 
 
 def test_t08_summarizer_that_always_fails_costs_a_bounded_number_of_calls() -> None:
@@ -216,7 +268,7 @@ def test_t86_summarizer_tokens_are_accounted_apart() -> None:
 def test_t105_queues_are_separate_and_without_priorities() -> None:
     """Flower sees the length of each queue."""
     queues = {queue.name: queue.queue_arguments for queue in app.conf.task_queues}
-    assert queues.keys() == {"turns", "rotations", "upkeep"}
+    assert queues.keys() == {"turns", "rotations", "summaries", "upkeep"}
     assert not any(queues.values())
     assert app.conf.task_queue_max_priority is None
 
@@ -225,7 +277,7 @@ def test_t106_hints_carry_ids_only() -> None:
     """Every message that the reaper sends is a handful of ids."""
     for kind, hint in HINTS.items():
         _, ids = hint(DueItem(session_id="s", kind=kind, id="i"))
-        assert set(ids) <= {"session_id", "turn_id", "rotation_id"}
+        assert set(ids) <= {"session_id", "turn_id", "rotation_id", "job_id"}
 
 
 def test_t119_figures_are_there_after_a_rotation() -> None:

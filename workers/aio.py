@@ -14,11 +14,12 @@ from typing import ParamSpec, Self, TypeVar
 
 from sessionlib.agent import Agent
 from sessionlib.entries import Entry
-from sessionlib.errors import AnswerTimeout
+from sessionlib.errors import AnswerTimeout, HandoffTimeout
 from sessionlib.events import FINAL_KINDS, Reply
+from sessionlib.handoffs import Handoff
 from sessionlib.inputs import require_timeout
 from sessionlib.layout import Layout
-from sessionlib.stores.contract import Busy, Event, SessionView, TurnState
+from sessionlib.stores.contract import Busy, Event, JournalEntry, SessionView, TurnState
 from workers.blocking import ClientSession, Connection, Sessions, Turn
 from workers.keys import ENDED
 from workers.settings import Settings
@@ -60,10 +61,29 @@ class AsyncSessions:
         return cls(Connection.to(settings or Settings.read(store_url=store_url, agents=agents)))
 
     async def open(
-        self, session_id: str, agent: Agent | str, *, history: Sequence[Entry] = (), pin: bool = False
+        self,
+        session_id: str,
+        agent: Agent | str,
+        *,
+        history: Sequence[Entry] = (),
+        from_handoff: Handoff | None = None,
+        from_session: str | None = None,
+        last_turns: int | None = None,
+        recent_digests: bool = False,
+        pin: bool = False,
     ) -> AsyncSession:
         """As `Sessions.open`."""
-        opened = await self._threads.call(self._sessions.open, session_id, agent, history=history, pin=pin)
+        opened = await self._threads.call(
+            self._sessions.open,
+            session_id,
+            agent,
+            history=history,
+            from_handoff=from_handoff,
+            from_session=from_session,
+            last_turns=last_turns,
+            recent_digests=recent_digests,
+            pin=pin,
+        )
         return AsyncSession(self._sessions.connection, opened, self._threads)
 
     async def get(self, session_id: str) -> AsyncSession:
@@ -132,6 +152,44 @@ class AsyncSession:
     async def rotate(self, reason: str = "asked") -> str:
         """As `ClientSession.rotate`."""
         return await self._threads.call(self._session.rotate, reason)
+
+    async def handoff(
+        self, task: str, *, guidance: str = "", handoff_id: str | None = None, timeout_seconds: float | None = None
+    ) -> Handoff:
+        """As `ClientSession.handoff`."""
+        require_timeout(timeout_seconds)
+        asked = await self.request_handoff(task, guidance=guidance, handoff_id=handoff_id)
+        return await self.wait_for_handoff(asked, timeout_seconds)
+
+    async def wait_for_handoff(self, handoff_id: str, timeout_seconds: float | None = None) -> Handoff:
+        """As `ClientSession.wait_for_handoff`."""
+        waiting = Waiting(require_timeout(timeout_seconds))
+        async with _News(self._connection, self.session_id, "") as news:
+            while True:
+                with waiting.through_outages():
+                    handoff = await self.get_handoff(handoff_id)
+                    if handoff is not None:
+                        return handoff
+                    if waiting.is_over:
+                        raise HandoffTimeout(handoff_id, waiting.waited_seconds)
+                await news.wait(waiting.pause_seconds)
+
+    async def request_handoff(self, task: str, *, guidance: str = "", handoff_id: str | None = None) -> str:
+        """As `ClientSession.request_handoff`."""
+        request = self._session.request_handoff
+        return await self._threads.call(request, task, guidance=guidance, handoff_id=handoff_id)
+
+    async def get_handoff(self, handoff_id: str) -> Handoff | None:
+        """As `ClientSession.get_handoff`."""
+        return await self._threads.call(self._session.get_handoff, handoff_id)
+
+    async def journal(self, limit: int = 1_000) -> Sequence[JournalEntry]:
+        """As `ClientSession.journal`."""
+        return await self._threads.call(self._session.journal, limit)
+
+    async def digest(self, reason: str = "asked") -> str | None:
+        """As `ClientSession.digest`."""
+        return await self._threads.call(self._session.digest, reason)
 
     async def watch(self, after: str = "", timeout_seconds: float | None = None) -> AsyncIterator[Event]:
         """As `ClientSession.watch`."""

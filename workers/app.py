@@ -1,7 +1,7 @@
 """The Celery app. Its messages are hints that carry ids; what they are about is in the store.
 
     celery -A workers.app worker -Q turns -P threads -c 256
-    celery -A workers.app worker -Q rotations,upkeep -P prefork
+    celery -A workers.app worker -Q rotations,summaries,upkeep -P prefork
 
 Importing this module opens no connection.
 """
@@ -21,7 +21,7 @@ from workers.dispatch import RUN_ROTATION, RUN_TURN
 from workers.settings import DAY_SECONDS, Settings
 from workers.tracing import ReticentTask
 
-TURNS, ROTATIONS, UPKEEP = "turns", "rotations", "upkeep"
+TURNS, ROTATIONS, SUMMARIES, UPKEEP = "turns", "rotations", "summaries", "upkeep"
 BACKGROUND_NICENESS = 10
 """Background processes yield to answers: added answer latency p99 5 to 13 ms beside a busy summarizer
 (docs/platform.md)."""
@@ -44,9 +44,14 @@ def configuration(settings: Settings) -> dict[str, Any]:
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,  # for ever
         "include": ["workers.tasks", "workers.lifecycle"],
-        "task_queues": [queue(name) for name in (TURNS, ROTATIONS, UPKEEP)],
+        "task_queues": [queue(name) for name in (TURNS, ROTATIONS, SUMMARIES, UPKEEP)],
         "task_default_queue": UPKEEP,
-        "task_routes": {RUN_TURN: {"queue": TURNS}, RUN_ROTATION: {"queue": ROTATIONS}, "upkeep.*": {"queue": UPKEEP}},
+        "task_routes": {
+            RUN_TURN: {"queue": TURNS},
+            RUN_ROTATION: {"queue": ROTATIONS},
+            "summaries.*": {"queue": SUMMARIES},
+            "upkeep.*": {"queue": UPKEEP},
+        },
         "task_serializer": "json",
         "result_serializer": "json",
         "accept_content": ["json"],

@@ -1,9 +1,18 @@
-"""The background worker: rotations, disposal of provider sessions, deletions; all that no caller waits for."""
+"""The background worker: rotations, summaries, disposal of provider sessions, deletions."""
 
 from __future__ import annotations
 
-from sessionlib.running import Observe, Ran, run_disposals, run_rotation
-from workers.dispatch import PURGE, send_hints
+from sessionlib.errors import UnknownSession
+from sessionlib.running import (
+    Observe,
+    Ran,
+    publish_digests,
+    run_digest,
+    run_disposals,
+    run_handoff,
+    run_rotation,
+)
+from workers.dispatch import CAPTURE, PUBLISH, PURGE, RUN_DIGEST, RUN_HANDOFF, send_hints
 from workers.parts import Parts
 
 PURGE_BATCH = 1_000
@@ -15,6 +24,39 @@ def rotate(parts: Parts, session_id: str, observe: Observe) -> Ran:
     ran = run_rotation(parts.engine(observe), session_id)
     send_hints(parts.dispatch, session_id, ran)
     return ran
+
+
+def hand_off(parts: Parts, session_id: str, observe: Observe) -> Ran:
+    """Run the session's next handoff, if there is one that nobody runs."""
+    ran = run_handoff(parts.engine(observe), session_id)
+    if ran.settled and ran.settled.next_job_id:
+        parts.dispatch.send(RUN_HANDOFF, session_id=session_id, job_id=ran.settled.next_job_id)
+    return ran
+
+
+def capture(parts: Parts, session_id: str, reason: str) -> None:
+    """Request a digest of what is finished, if anything is."""
+    try:
+        digest_id = parts.store.capture(session_id, reason)
+    except UnknownSession:
+        return  # purged since the hint was sent
+    if digest_id is not None:
+        parts.dispatch.send(RUN_DIGEST, session_id=session_id, job_id=digest_id)
+
+
+def digest(parts: Parts, session_id: str, observe: Observe) -> Ran:
+    """Run the session's digest, if there is one that nobody runs."""
+    ran = run_digest(parts.engine(observe), session_id)
+    if ran.settled and ran.settled.publication:
+        parts.dispatch.send(PUBLISH, session_id=session_id)
+    if ran.settled and ran.settled.capture:
+        parts.dispatch.send(CAPTURE, session_id=session_id)
+    return ran
+
+
+def publish(parts: Parts, session_id: str) -> int:
+    """Put the session's new digests into its agent's journal; how many."""
+    return publish_digests(parts.store, session_id)
 
 
 def dispose(parts: Parts, session_id: str, observe: Observe) -> int:

@@ -14,15 +14,27 @@ from typing import Self
 from sessionlib.agent import Agent
 from sessionlib.catalog import Catalog
 from sessionlib.entries import Entry
-from sessionlib.errors import AnswerTimeout, InvalidInput
+from sessionlib.errors import AnswerTimeout, HandoffTimeout, InvalidInput
 from sessionlib.events import FINAL_KINDS, Reply, reply_of
+from sessionlib.handoffs import Handoff, handoff_of
 from sessionlib.ids import require_id
-from sessionlib.inputs import open_request, require_seconds, require_timeout, submit_request
+from sessionlib.inputs import (
+    handoff_request,
+    open_request,
+    require_agent,
+    require_seconds,
+    require_timeout,
+    submit_request,
+)
 from sessionlib.layout import Layout
 from sessionlib.leases import Leases
+from sessionlib.starts import Start, starting_history
 from sessionlib.stores.contract import (
     Busy,
     Event,
+    JobState,
+    JournalEntry,
+    Lane,
     Opened,
     SessionStore,
     SessionView,
@@ -31,7 +43,17 @@ from sessionlib.stores.contract import (
     TurnView,
 )
 from workers.app import make_app
-from workers.dispatch import PURGE, RUN_ROTATION, RUN_TURN, CeleryDispatch, Dispatch, OneAtATime
+from workers.dispatch import (
+    CAPTURE,
+    PURGE,
+    RUN_DIGEST,
+    RUN_HANDOFF,
+    RUN_ROTATION,
+    RUN_TURN,
+    CeleryDispatch,
+    Dispatch,
+    OneAtATime,
+)
 from workers.hints import Hints
 from workers.keys import ENDED
 from workers.own_loop import OwnTurn
@@ -89,17 +111,37 @@ class Sessions:
         return cls(Connection.to(settings or Settings.read(store_url=store_url, agents=agents)))
 
     def open(
-        self, session_id: str, agent: Agent | str, *, history: Sequence[Entry] = (), pin: bool = False
+        self,
+        session_id: str,
+        agent: Agent | str,
+        *,
+        history: Sequence[Entry] = (),
+        from_handoff: Handoff | None = None,
+        from_session: str | None = None,
+        last_turns: int | None = None,
+        recent_digests: bool = False,
+        pin: bool = False,
     ) -> ClientSession:
         """Create a session or confirm it. *agent*: a description, or the name of one in the catalog.
 
-        With *history*, take over an existing conversation (a new session only): what is past the rotation line is
-        consolidated at once, in the background. A new version of the agent applies from the next turn; *pin* keeps the
-        version that the session has. Raises InvalidInput, CannotConverge, SessionClosed.
+        A new session may begin with *history*, a conversation held elsewhere; with what *from_handoff* says; with the
+        conversation of *from_session*, whole or its *last_turns*; and, with *recent_digests*, with the newest digests
+        of the agent's other sessions. What is past the rotation line is consolidated at once, in the background.
+
+        A new version of the agent applies from the next turn; *pin* keeps the version that the session has. Raises
+        InvalidInput, CannotConverge, SessionClosed; UnknownSession for *from_session*.
         """
         require_id("session_id", session_id)
-        described = self.connection.catalog.agent(agent) if isinstance(agent, str) else agent
-        request = open_request(session_id, described, history, pin, self.connection.retention_seconds)
+        described = require_agent(self.connection.catalog.agent(agent) if isinstance(agent, str) else agent)
+        start = Start(
+            history=history,
+            from_handoff=from_handoff,
+            from_session=from_session,
+            last_turns=last_turns,
+            recent_digests=recent_digests,
+        )
+        begun = starting_history(self.connection.store, session_id, described.name, start)
+        request = open_request(session_id, described, begun, pin, self.connection.retention_seconds)
         opened = self.connection.store.open(request)
         if opened.rotation_id:
             self.connection.dispatch.send(RUN_ROTATION, session_id=session_id, rotation_id=opened.rotation_id)
@@ -154,7 +196,8 @@ class ClientSession:
     ) -> Reply:
         """Submit a turn and wait for its answer. Raises what `submit` and `Turn.answer` raise."""
         require_timeout(timeout_seconds)
-        return self.submit(message, results=results, turn_id=turn_id, busy=busy).answer(timeout_seconds)
+        turn, is_new = self._accepted(message, results, turn_id, busy)
+        return turn._awaited(timeout_seconds, is_new=is_new)
 
     def submit(
         self,
@@ -170,10 +213,8 @@ class ClientSession:
         `idempotency_seconds` after it ended. Raises InvalidInput, InputTooLarge, TurnConflict, UnknownSession,
         SessionClosed, SessionBusy, StoreUnavailable, StoreFull; nothing was changed then.
         """
-        turn_id, submitted = self._submitted(message, results, turn_id, busy)
-        if submitted.is_dispatched:
-            self._connection.dispatch.send(RUN_TURN, session_id=self.session_id, turn_id=turn_id)
-        return Turn(self._connection, self.session_id, turn_id)
+        turn, _ = self._accepted(message, results, turn_id, busy)
+        return turn
 
     def turn(
         self,
@@ -215,6 +256,61 @@ class ClientSession:
         """Drop a pending or running rotation; whether there was one."""
         return self._connection.store.cancel_rotation(self.session_id)
 
+    def handoff(
+        self, task: str, *, guidance: str = "", handoff_id: str | None = None, timeout_seconds: float | None = None
+    ) -> Handoff:
+        """An account of the session as it stands, for another agent that takes over *task*; waits for it.
+
+        The session goes on meanwhile. *guidance* narrows what is told. *handoff_id* is the idempotency key. Raises what
+        `request_handoff` and `wait_for_handoff` raise.
+        """
+        require_timeout(timeout_seconds)
+        asked = self.request_handoff(task, guidance=guidance, handoff_id=handoff_id)
+        return self.wait_for_handoff(asked, timeout_seconds)
+
+    def wait_for_handoff(self, handoff_id: str, timeout_seconds: float | None = None) -> Handoff:
+        """Wait for a handoff that was asked for, here or elsewhere.
+
+        Raises SummaryFailed, InvalidInput (unknown), HandoffTimeout (it goes on: ask again under the same id), and
+        StoreUnavailable as `Turn.answer` does.
+        """
+        waiting = Waiting(require_timeout(timeout_seconds))
+        while True:
+            with waiting.through_outages():
+                handoff = self.get_handoff(handoff_id)
+                if handoff is not None:
+                    return handoff
+                if waiting.is_over:
+                    raise HandoffTimeout(handoff_id, waiting.waited_seconds)
+            self._connection.hints.wait(self.session_id, "", waiting.pause_seconds)
+
+    def request_handoff(self, task: str, *, guidance: str = "", handoff_id: str | None = None) -> str:
+        """Ask for a handoff and return at once, with its id. Raises InvalidInput, TurnConflict, SessionBusy."""
+        request = handoff_request(self.session_id, task, guidance, handoff_id)
+        view = self._connection.store.request_handoff(request)
+        if view.state is JobState.QUEUED:
+            self._connection.dispatch.send(RUN_HANDOFF, session_id=self.session_id, job_id=view.job_id)
+        return view.job_id
+
+    def get_handoff(self, handoff_id: str) -> Handoff | None:
+        """A handoff that was asked for; None while it is not finished. Raises SummaryFailed, InvalidInput (unknown)."""
+        view = self._connection.store.job(self.session_id, Lane.HANDOFF, require_id("handoff_id", handoff_id))
+        if view is None:
+            raise InvalidInput("handoff_id", handoff_id, "is not known: never asked for, or forgotten since it ended")
+        return handoff_of(view)
+
+    def journal(self, limit: int = 1_000) -> Sequence[JournalEntry]:
+        """The session's newest *limit* digests, oldest first."""
+        return self._connection.store.journal(self.session_id, limit)
+
+    def digest(self, reason: str = "asked") -> str | None:
+        """Request a digest of what is finished and not yet digested; its id, None if there is nothing. `watch` yields
+        its outcome."""
+        digest_id = self._connection.store.capture(self.session_id, reason)
+        if digest_id is not None:
+            self._connection.dispatch.send(RUN_DIGEST, session_id=self.session_id, job_id=digest_id)
+        return digest_id
+
     def watch(self, after: str = "", timeout_seconds: float | None = None) -> Iterator[Event]:
         """The audit from the event *after* on, as it happens: rotations with their figures, versions, failures.
 
@@ -238,11 +334,22 @@ class ClientSession:
     def close(self, *, now: bool = False) -> None:
         """Take no new turns; accepted ones finish, or end as failed (`closed`) with *now*."""
         self._connection.store.close(self.session_id, now=now)
+        if self.agent.journal.on_close:
+            self._connection.dispatch.send(CAPTURE, session_id=self.session_id)
 
     def purge(self) -> None:
         """Delete the session and all it ever held; bounded work at a time, the rest in the background."""
         if not self._connection.store.purge(self.session_id):
             self._connection.dispatch.send(PURGE, session_id=self.session_id)
+
+    def _accepted(
+        self, message: str | None, results: Mapping[str, str] | None, turn_id: str | None, busy: Busy | str
+    ) -> tuple[Turn, bool]:
+        """A turn for workers to run, and whether it was accepted only now."""
+        turn_id, submitted = self._submitted(message, results, turn_id, busy)
+        if submitted.is_dispatched:
+            self._connection.dispatch.send(RUN_TURN, session_id=self.session_id, turn_id=turn_id)
+        return Turn(self._connection, self.session_id, turn_id), submitted.is_new
 
     def _submitted(
         self,
@@ -271,7 +378,13 @@ class Turn:
         Raises TurnFailed, AnswerTimeout (the turn goes on), InvalidInput (a forgotten turn), and StoreUnavailable if
         the store is away when the timeout has passed, or without a timeout for OUTAGE_SECONDS (30): ask again later.
         """
+        return self._awaited(timeout_seconds, is_new=False)
+
+    def _awaited(self, timeout_seconds: float | None, *, is_new: bool) -> Reply:
+        """`answer`. One that *is_new*, accepted a moment ago, is not looked for before there was news of it."""
         waiting = Waiting(require_timeout(timeout_seconds))
+        if is_new:
+            self._await_end(waiting)
         while True:
             with waiting.through_outages():
                 reply = self.reply()
@@ -279,7 +392,11 @@ class Turn:
                     return reply
                 if waiting.is_over:
                     raise AnswerTimeout(self.turn_id, waiting.waited_seconds)
-            self._connection.hints.wait(self.session_id, self.turn_id + ENDED, waiting.pause_seconds)
+            self._await_end(waiting)
+
+    def _await_end(self, waiting: Waiting) -> None:
+        """Wait for the hint that the turn ended, or until it is time to look again."""
+        self._connection.hints.wait(self.session_id, self.turn_id + ENDED, waiting.pause_seconds)
 
     def reply(self) -> Reply | None:
         """The reply if there is one now. Raises TurnFailed, InvalidInput (a forgotten turn)."""

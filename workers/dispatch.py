@@ -13,6 +13,10 @@ log = logging.getLogger(__name__)
 
 RUN_TURN = "turns.run"
 RUN_ROTATION = "rotations.run"
+RUN_HANDOFF = "summaries.handoff"
+RUN_DIGEST = "summaries.digest"
+CAPTURE = "summaries.capture"
+PUBLISH = "summaries.publish"
 DISPOSE = "upkeep.dispose"
 CLOSE_CALLS = "upkeep.close_calls"
 PURGE = "upkeep.purge"

@@ -14,8 +14,15 @@ ENDED = TURN_SEPARATOR + "ended"
 PARTITION_KINDS = ("due", "timers", "sweeps", "counters", "index", "agents")
 """KEYS[1..6] of every script."""
 
-SESSION_KINDS = ("head", "layout", "live", "inbox", "steps:turn", "steps:rotation", "archive", "audit", "turns")
-"""KEYS[7..15] of every script that works on a session."""
+SESSION_KINDS = (
+    *("head", "layout", "live", "inbox", "handoffs"),
+    *("steps:turn", "steps:rotation", "steps:handoff", "steps:digest"),
+    *("archive", "audit", "turns", "jobs", "journal", "digests", "unpublished"),
+)
+"""KEYS[7..22] of every script that works on a session."""
+
+AGENT_KINDS = ("published", "published_digests")
+"""KEYS[7] and [8] of the scripts that work on an agent's journal."""
 
 
 class Keys:
@@ -48,16 +55,27 @@ class Keys:
         tag = self.tag(partition)
         return [*self.of_partition(partition), *(f"{tag}{kind}:{session_id}" for kind in SESSION_KINDS)]
 
+    def of_agent(self, agent_name: str) -> list[str]:
+        """The keys of an agent's partition, then those of its journal, in the order of AGENT_KINDS.
+
+        It lies where a session of this name would: one script reads what sessions of all partitions published.
+        """
+        journal = [self.own(kind, agent_name) for kind in AGENT_KINDS]
+        return [*self.of_partition(self.partition(agent_name)), *journal]
+
     def shared(self, kind: str, partition: int) -> str:
         """One key of a partition."""
         return self.tag(partition) + kind
 
     def own(self, kind: str, session_id: str) -> str:
-        """One key of a session."""
+        """One key of a session, or of an agent by its name."""
         return f"{self.tag(self.partition(session_id))}{kind}:{session_id}"
 
     def turn(self, session_id: str, turn_id: str) -> str:
         return f"{self.own('turn', session_id)}{TURN_SEPARATOR}{turn_id}"
+
+    def job(self, session_id: str, lane: str, job_id: str) -> str:
+        return f"{self.own(lane, session_id)}{TURN_SEPARATOR}{job_id}"
 
     def events(self, session_id: str, turn_id: str) -> str:
         return f"{self.own('events', session_id)}{TURN_SEPARATOR}{turn_id}"

@@ -3,66 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from sessionlib.errors import InvalidInput, StoreCorrupt, UnknownSession
+from sessionlib.errors import StoreCorrupt, UnknownSession
 from sessionlib.ids import require_id
-from sessionlib.stores.contract import Chunk, Event, Handle, Limits, SessionView, Snapshot, TurnView
+from sessionlib.stores.contract import Chunk, Event, Handle, SessionView, Snapshot, TurnView
 from workers import wire
-from workers.connection import Client, require_version, store_errors
-from workers.keys import Keys
-from workers.scripts import Argument, Scripts
+from workers.connection import store_errors
+from workers.scripted import ScriptedStore
 
 
-class StoreReads:
-    """A client with its keys and scripts, and the reading half of SessionStore."""
-
-    def __init__(
-        self, client: Client, *, namespace: str = "sl", partitions: int = 1, limits: Limits | None = None
-    ) -> None:
-        """Sends nothing. The number of partitions is compared with the stored one at the first call."""
-        self.limits = limits or Limits()
-        self.partition_count = partitions
-        self.client: Any = client  # redis-py types every reply as bytes or text; ours are bytes
-        self.keys = Keys(namespace, partitions)
-        self.scripts = Scripts(client, self.keys.hints, self.limits)
-        self._is_checked = False
-
-    def check(self) -> None:
-        """Store the number of partitions at the very first start, compare it at every other.
-
-        Raises InvalidInput naming both if they differ: sessions would be looked for where they are not; StoreError for
-        a server that is too old.
-        """
-        with store_errors():
-            require_version(self.client)
-            stored = self.client.get(self.keys.partitions)
-            if stored is None:  # asked first: a full server still lets workers start
-                self.client.set(self.keys.partitions, self.partition_count, nx=True)
-                stored = self.client.get(self.keys.partitions)
-        if int(stored) != self.partition_count:
-            rule = f"must be {int(stored)}, as at the first start of namespace {self.keys.namespace}"
-            raise InvalidInput("partitions", self.partition_count, rule)
-        self._is_checked = True
-
-    def close_connections(self) -> None:
-        """Give the connections back to the system."""
-        self.client.close()
-
-    def _run(self, name: str, session_id: str, *args: Argument) -> Any:
-        """Run a script on a session."""
-        keys = self.keys.of_session(require_id("session_id", session_id))
-        self._check_once()
-        return self.scripts.run(name, keys, *args)
-
-    def _check_once(self) -> None:
-        if not self._is_checked:
-            self.check()
+class StoreReads(ScriptedStore):
+    """The reading half of SessionStore, but for what the lanes of jobs leave."""
 
     def snapshot(self, session_id: str, known: Snapshot | None = None) -> Snapshot:
-        reply = self._run("snapshot", session_id, *wire.known_arguments(session_id, known))
-        if reply is None:
-            raise UnknownSession(session_id)
+        reply = self._known("snapshot", session_id, *wire.known_arguments(session_id, known))
         return wire.read_snapshot(session_id, wire.fields_of(reply[0]), reply[1:], known)
 
     def turn(self, session_id: str, turn_id: str) -> TurnView | None:
@@ -70,20 +24,13 @@ class StoreReads:
         return wire.read_turn(turn_id, fields) if fields else None
 
     def view(self, session_id: str) -> SessionView:
-        return wire.read_view(session_id, self._view(session_id))
+        return wire.read_view(session_id, self._known("view", session_id))
 
     def handles_to_dispose(self, session_id: str) -> Sequence[Handle]:
         try:
-            return wire.read_handles(wire.fields_of(self._view(session_id)[1]))
+            return wire.read_handles(wire.fields_of(self._known("view", session_id)[1]))
         except UnknownSession:
             return ()
-
-    def _view(self, session_id: str) -> Sequence[Any]:
-        reply = self._run("view", session_id)
-        if reply is None:
-            raise UnknownSession(session_id)
-        view: Sequence[Any] = reply
-        return view
 
     def agent_json(self, session_id: str) -> str:
         """Two reads: a description never changes under its digest, and is never deleted."""
@@ -136,8 +83,3 @@ class StoreReads:
         with store_errors():
             counted = self.client.hgetall(self.keys.shared("counters", partition))
         return {name.decode(): int(value) for name, value in counted.items()}
-
-    def _require_partition(self, partition: int) -> None:
-        if not 0 <= partition < self.partition_count:
-            raise InvalidInput("partition", partition, f"must be below {self.partition_count}")
-        self._check_once()

@@ -8,13 +8,28 @@ import threading
 from collections.abc import Callable, Mapping
 
 from sessionlib.stores.contract import DueItem, DueKind, SessionStore
-from workers.dispatch import CLOSE_CALLS, DISPOSE, PURGE, RUN_ROTATION, RUN_TURN, Dispatch
+from workers.dispatch import (
+    CAPTURE,
+    CLOSE_CALLS,
+    DISPOSE,
+    PUBLISH,
+    PURGE,
+    RUN_DIGEST,
+    RUN_HANDOFF,
+    RUN_ROTATION,
+    RUN_TURN,
+    Dispatch,
+)
 
 log = logging.getLogger(__name__)
 
 HINTS: Mapping[DueKind, Callable[[DueItem], tuple[str, dict[str, str]]]] = {
     DueKind.TURN: lambda item: (RUN_TURN, {"session_id": item.session_id, "turn_id": item.id}),
     DueKind.ROTATION: lambda item: (RUN_ROTATION, {"session_id": item.session_id, "rotation_id": item.id}),
+    DueKind.HANDOFF: lambda item: (RUN_HANDOFF, {"session_id": item.session_id, "job_id": item.id}),
+    DueKind.DIGEST: lambda item: (RUN_DIGEST, {"session_id": item.session_id, "job_id": item.id}),
+    DueKind.CAPTURE: lambda item: (CAPTURE, {"session_id": item.session_id}),
+    DueKind.PUBLICATION: lambda item: (PUBLISH, {"session_id": item.session_id}),
     DueKind.DISPOSAL: lambda item: (DISPOSE, {"session_id": item.session_id}),
     DueKind.OPEN_CALLS: lambda item: (CLOSE_CALLS, {"session_id": item.session_id}),
     DueKind.RETENTION: lambda item: (PURGE, {"session_id": item.session_id}),

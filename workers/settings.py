@@ -65,6 +65,7 @@ class Settings(BaseSettings):
     retention_seconds: Seconds | None = Field(
         None, description="How long a session is kept after it was closed. Not set: until it is purged."
     )
+    journal_seconds: Seconds = Field(14 * DAY_SECONDS, description="How long a digest is kept.")
     turns_concurrency: Count = Field(256, description="Turns in flight per front worker (threads).")
     rotations_concurrency: Count = Field(
         default_factory=lambda: max(1, (os.cpu_count() or 1) - 1),

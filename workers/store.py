@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from sessionlib.codec import encode, entries_digest, plain
-from sessionlib.errors import InvalidInput, LeaseLost, SessionBusy, SessionClosed, TurnConflict, UnknownSession
+from sessionlib.errors import InvalidInput, TurnConflict
 from sessionlib.ids import require_id
 from sessionlib.steps import EffectResult
 from sessionlib.stores import checks
 from sessionlib.stores.contract import (
+    JOB_LANES,
     Adopted,
     Adoption,
     AgentRef,
@@ -32,14 +33,13 @@ from sessionlib.stores.contract import (
 )
 from workers import wire
 from workers.connection import client_for
+from workers.jobs import StoreJobs
 from workers.reads import StoreReads
-from workers.scripts import Argument
+from workers.scripted import require_reply
 from workers.settings import Settings
 
-LEASE_LOST = LeaseLost.code.encode()
 
-
-class RedisStore(StoreReads):
+class RedisStore(StoreReads, StoreJobs):
     """Sessions on a server. One a process is enough: threads share its connections."""
 
     @classmethod
@@ -58,6 +58,7 @@ class RedisStore(StoreReads):
             lease_seconds=settings.lease_seconds,
             idempotency_seconds=settings.idempotency_seconds,
             sweep_first_seconds=settings.sweep_seconds,
+            journal_seconds=settings.journal_seconds,
         )
         return cls(client, namespace=settings.namespace, partitions=settings.partitions, limits=limits)
 
@@ -75,12 +76,15 @@ class RedisStore(StoreReads):
             digest,
             sum(request.sizes),
             request.line_tokens,
-            _seconds(request.retention_seconds),
+            wire.seconds(request.retention_seconds),
+            "1" if request.journal.on_close else "",
+            "1" if request.journal.on_rotation else "",
+            wire.seconds(request.journal.idle_seconds),
             *(wire.element(entry, tokens, f"history:{digest}") for entry, tokens in pairs),
         )
         if code == InvalidInput.code.encode():
             raise InvalidInput("history", digest, "must be absent, or what the session was opened with")
-        _require(b"opened", code, request.session_id, reply)
+        require_reply(b"opened", code, request.session_id, reply)
         is_new, name, agent_digest, pinned, rotation = reply
         agent = AgentRef(name=name.decode(), digest=agent_digest.decode(), is_pinned=pinned == b"1")
         return Opened(is_new=is_new == 1, agent=agent, rotation_id=rotation.decode() or None)
@@ -95,15 +99,15 @@ class RedisStore(StoreReads):
             wire.call_ids(call_id for call_id, _ in request.input.results),
             encode(request.input),
             request.busy,
-            _seconds(request.timeout_seconds),
-            _seconds(request.open_calls_seconds),
+            wire.seconds(request.timeout_seconds),
+            wire.seconds(request.open_calls_seconds),
             "1" if request.is_own else "",
         )
         if code == TurnConflict.code.encode():
             raise TurnConflict(request.session_id, request.turn_id)
         if code == InvalidInput.code.encode():
             raise InvalidInput("results", [call_id for call_id, _ in request.input.results], reply[0].decode())
-        _require(b"submitted", code, request.session_id, reply)
+        require_reply(b"submitted", code, request.session_id, reply)
         state, is_new, is_dispatched, length = reply
         return Submitted(
             state=TurnState(state.decode()),
@@ -116,10 +120,11 @@ class RedisStore(StoreReads):
         self, session_id: str, lane: Lane, token: str, known: Snapshot | None = None, own_turn_id: str = ""
     ) -> Grant | Refusal:
         checks.check_token(token)
-        reply = self._run("begin", session_id, lane, token, *wire.known_arguments(session_id, known), own_turn_id)
+        script = "begin_job" if lane in JOB_LANES else "begin"
+        reply = self._run(script, session_id, lane, token, *wire.known_arguments(session_id, known), own_turn_id)
         if reply[0] != b"granted":
             return Refusal(reply[0].decode())
-        return wire.read_grant(session_id, lane, token, reply, known)
+        return wire.read_grant(session_id, lane, reply, known)
 
     def save_step(self, grant: Grant, position: int, name: str, result: EffectResult) -> int:
         return int(self._held("save_step", grant, position, wire.step(name, result))[0])
@@ -130,13 +135,14 @@ class RedisStore(StoreReads):
     def emit(self, grant: Grant, kind: str, data: dict[str, Any]) -> None:
         checks.check_data("data", data)
         if grant.lane is not Lane.TURN:
-            raise InvalidInput("lane", grant.lane, "must be the turn lane: a rotation has no event stream")
-        self._held("emit", grant, kind, _json(data))
+            raise InvalidInput("lane", grant.lane, "must be the turn lane: no other has an event stream")
+        self._held("emit", grant, kind, wire.json_text(data))
 
     def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
         checks.check_commit(commit)
         handle, answer = commit.handle, commit.answer
         calls = answer.open_calls if answer else ()
+        step = commit.last_step
         epoch, layout_token, next_turn, rotation, disposal = self._held(
             "commit",
             grant,
@@ -151,13 +157,14 @@ class RedisStore(StoreReads):
             encode(commit.trim),
             json.dumps(handle.handle) if handle else "",
             encode(handle) if handle else "",
-            _json(plain(answer)) if answer else "",
+            wire.json_text(plain(answer)) if answer else "",
             wire.lines(calls),
             wire.call_ids(call.call_id for call in calls),
             *(
                 wire.element(entry, tokens, commit.commit_token)
                 for entry, tokens in zip(commit.entries, commit.sizes, strict=True)
             ),
+            before=("save_step", (step.position, wire.step(step.name, step.result))) if step else None,
         )
         return Committed(
             epoch=int(epoch),
@@ -182,7 +189,7 @@ class RedisStore(StoreReads):
             sum(record.tokens for record in adoption.records),
             adoption.chunk,
             adoption.line_tokens,
-            _json(adoption.figures),
+            wire.json_text(adoption.figures),
         )
         return Adopted(
             is_adopted=is_adopted == 1,
@@ -197,14 +204,14 @@ class RedisStore(StoreReads):
     def fail(self, grant: Grant, code: str, reason: str, retry_seconds: float | None = None) -> str | None:
         if retry_seconds is not None:
             checks.check_seconds("retry_seconds", retry_seconds)
-        (next_turn,) = self._held("fail", grant, code, reason, _seconds(retry_seconds))
+        (next_turn,) = self._held("fail", grant, code, reason, wire.seconds(retry_seconds))
         return next_turn.decode() or None
 
     def cancel(self, session_id: str, turn_id: str) -> TurnState:
         code, *reply = self._run("cancel", session_id, require_id("turn_id", turn_id))
         if code == InvalidInput.code.encode():
             raise InvalidInput("turn_id", turn_id, "must name a turn of the session")
-        _require(b"state", code, session_id, reply)
+        require_reply(b"state", code, session_id, reply)
         return TurnState(reply[0].decode())
 
     def request_rotation(self, session_id: str, reason: str) -> str:
@@ -230,36 +237,3 @@ class RedisStore(StoreReads):
 
     def disposed(self, session_id: str, handle: str) -> None:
         self._run("disposed", session_id, json.dumps(handle))
-
-    def _held(self, name: str, grant: Grant, *args: Argument) -> list[Any]:
-        """What a script answers to the holder of a lane. Raises LeaseLost to anybody else."""
-        reply: list[Any]
-        code, *reply = self._run(name, grant.session_id, grant.lane, grant.token, grant.work_id, *args)
-        if code == LEASE_LOST:
-            raise LeaseLost(grant.session_id, grant.lane)
-        return reply
-
-    def _known(self, name: str, session_id: str, *args: Argument) -> Any:
-        """What a script answers for a session that is there. Raises UnknownSession."""
-        reply = self._run(name, session_id, *args)
-        if reply is None:
-            raise UnknownSession(session_id)
-        return reply
-
-
-def _require(expected: bytes, code: bytes, session_id: str, reply: Sequence[Any]) -> None:
-    """Raise what a script refused with, unless it answered as *expected*."""
-    if code == expected:
-        return
-    if code == SessionBusy.code.encode():
-        raise SessionBusy(session_id, reply[0].decode())
-    raise {SessionClosed.code: SessionClosed, UnknownSession.code: UnknownSession}[code.decode()](session_id)
-
-
-def _json(data: Any) -> str:
-    """Raises ValueError for NaN and infinities."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else repr(float(value))

@@ -36,7 +36,7 @@ def worker_command(role: Role, settings: Settings, name: str = "") -> list[str]:
     """
     pool = {
         "front": ["-Q", "turns", "-P", "threads", "-c", str(settings.turns_concurrency)],
-        "background": ["-Q", "rotations,upkeep", "-P", "prefork", "-c", str(settings.rotations_concurrency)],
+        "background": ["-Q", "rotations,summaries,upkeep", "-P", "prefork", "-c", str(settings.rotations_concurrency)],
     }[role]
     celery = [sys.executable, "-m", "celery", "-A", "workers.app", "worker"]
     return [

@@ -12,7 +12,18 @@ from celery import Task
 from sessionlib.running import Observe, unobserved
 from workers import background, front
 from workers.app import app
-from workers.dispatch import CLOSE_CALLS, DISPOSE, PING, PURGE, RUN_ROTATION, RUN_TURN
+from workers.dispatch import (
+    CAPTURE,
+    CLOSE_CALLS,
+    DISPOSE,
+    PING,
+    PUBLISH,
+    PURGE,
+    RUN_DIGEST,
+    RUN_HANDOFF,
+    RUN_ROTATION,
+    RUN_TURN,
+)
 from workers.parts import parts
 from workers.tracing import send_phase
 
@@ -29,6 +40,32 @@ def run_rotation(self: Task, session_id: str, rotation_id: str) -> None:
     """Run the session's pending rotation."""
     ran = background.rotate(parts(), session_id, _shown(self, session_id=session_id, rotation_id=rotation_id))
     send_phase(self, "settled", session_id=session_id, rotation_id=ran.work_id or rotation_id, status=ran.status)
+
+
+@app.task(name=RUN_HANDOFF, bind=True)
+def run_handoff(self: Task, session_id: str, job_id: str) -> None:
+    """Run the session's next handoff."""
+    ran = background.hand_off(parts(), session_id, _shown(self, session_id=session_id, handoff_id=job_id))
+    send_phase(self, "settled", session_id=session_id, handoff_id=ran.work_id or job_id, status=ran.status)
+
+
+@app.task(name=RUN_DIGEST, bind=True)
+def run_digest(self: Task, session_id: str, job_id: str) -> None:
+    """Run the session's digest."""
+    ran = background.digest(parts(), session_id, _shown(self, session_id=session_id, digest_id=job_id))
+    send_phase(self, "settled", session_id=session_id, digest_id=ran.work_id or job_id, status=ran.status)
+
+
+@app.task(name=CAPTURE)
+def capture(session_id: str) -> None:
+    """A stretch of the session is finished: request a digest of it."""
+    background.capture(parts(), session_id, "finished")
+
+
+@app.task(name=PUBLISH)
+def publish(session_id: str) -> None:
+    """Put new digests into the agent's journal."""
+    background.publish(parts(), session_id)
 
 
 @app.task(name=DISPOSE)

@@ -15,12 +15,16 @@ from sessionlib.entries import Entry
 from sessionlib.layout import Carried, Layout, Record
 from sessionlib.providers.contract import CallRequest
 from sessionlib.stores.contract import (
+    JOB_LANES,
     AgentRef,
     Answer,
     Chunk,
     Event,
     Grant,
     Handle,
+    JobState,
+    JobView,
+    JournalEntry,
     Lane,
     SessionState,
     SessionView,
@@ -39,6 +43,16 @@ def fields_of(flat: Sequence[bytes]) -> dict[str, str]:
     """A hash as scripts return it: field, value, field, value."""
     words = [word.decode() for word in flat]
     return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def seconds(value: float | None) -> str:
+    """A time or a number of seconds, exactly; "" for none."""
+    return "" if value is None else repr(float(value))
+
+
+def json_text(data: Any) -> str:
+    """Raises ValueError for NaN and infinities."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def call_ids(ids: Iterable[str]) -> str:
@@ -129,15 +143,17 @@ def _trim(head: Fields) -> Trim:
     return decode(Trim, head["trim"]) if head.get("trim") else Trim()
 
 
-def read_grant(session_id: str, lane: Lane, token: str, reply: Sequence[Any], known: Snapshot | None) -> Grant:
-    _, now, parts, steps, turn_flat = reply
+def read_grant(session_id: str, lane: Lane, reply: Sequence[Any], known: Snapshot | None) -> Grant:
+    _, now, parts, steps, work_flat = reply
     head = fields_of(parts[0])
-    work, prefix = (fields_of(turn_flat), "") if lane is Lane.TURN else (head, "rotation:")
+    is_rotation = lane is Lane.ROTATION
+    work, prefix = (head, "rotation:") if is_rotation else (fields_of(work_flat), "")
+    span = work if lane in JOB_LANES else {}
     return Grant(
         session_id=session_id,
         lane=lane,
-        token=token,
-        work_id=head["turn:work" if lane is Lane.TURN else "rotation"],
+        token=head[f"{lane}:token"],
+        work_id=head["rotation" if is_rotation else f"{lane}:work"],
         deadline=float(work[f"{prefix}deadline"]),
         now=float(now),
         attempt=int(work[f"{prefix}attempts"]),
@@ -148,7 +164,10 @@ def read_grant(session_id: str, lane: Lane, token: str, reply: Sequence[Any], kn
         first_round=_count(work, "rounds"),
         input_seq=_count(work, "input_seq"),
         boundary_seq=_count(work, "rotation:boundary"),
-        reason=work.get("rotation:reason", ""),
+        reason=work.get(f"{prefix}reason", ""),
+        request=work.get("request", ""),
+        first_seq=_count(span, "first_seq"),
+        last_seq=_count(span, "last_seq"),
     )
 
 
@@ -178,6 +197,50 @@ def read_turn(turn_id: str, turn: Fields) -> TurnView:
         submitted_at=float(turn["submitted"]),
         finished_at=float(turn.get("finished", 0.0)),
     )
+
+
+def read_job(lane: Lane, job_id: str, flat: Sequence[bytes]) -> JobView | None:
+    job = fields_of(flat)
+    if not job:
+        return None
+    return JobView(
+        job_id=job_id,
+        lane=lane,
+        state=JobState(job["state"]),
+        first_seq=int(job["first_seq"]),
+        last_seq=int(job["last_seq"]),
+        result=job.get("result", ""),
+        error_code=job.get("error_code", ""),
+        error=job.get("error", ""),
+        attempt=_count(job, "attempts"),
+        submitted_at=float(job["submitted"]),
+        finished_at=float(job.get("finished", 0.0)),
+    )
+
+
+def digest(entry: JournalEntry) -> str:
+    """A digest as it lies in a journal, under its name: the text last, which may have lines."""
+    head = f"{entry.first_seq}\n{entry.last_seq}\n{seconds(entry.at)}\n{json_text(entry.figures)}"
+    return f"{head}\n{entry.text}"
+
+
+def read_digest(session_id: str, digest_id: str, raw: bytes, *, is_published: bool) -> JournalEntry:
+    first_seq, last_seq, at, figures, text = raw.decode().split("\n", 4)
+    return JournalEntry(
+        session_id=session_id,
+        digest_id=digest_id,
+        first_seq=int(first_seq),
+        last_seq=int(last_seq),
+        text=text,
+        at=float(at),
+        is_published=is_published,
+        figures=json.loads(figures),
+    )
+
+
+def oldest_first(flat: Sequence[bytes]) -> list[tuple[str, bytes]]:
+    """Names and digests as scripts return them: newest first."""
+    return [(name.decode(), raw) for name, raw in zip(flat[-2::-2], flat[-1::-2], strict=True)]
 
 
 def read_view(session_id: str, reply: Sequence[Any]) -> SessionView:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
 
 from sessionlib.layout import Record, make_record
 from sessionlib.policies.contract import Accepted, RotationPlan, Saturation, SaturationReason
 from sessionlib.summaries.contract import ConsolidationRequest
+from sessionlib.summaries.grounding import NAMED_COUNT, still_in
 from sessionlib.tokens import Counter
 
 Asking = Generator[ConsolidationRequest, Accepted, Accepted]
@@ -34,7 +35,7 @@ class Tally:
             source_tokens += counter.text(request.previous_record)
         if said_tokens >= self.saturation_ratio * source_tokens > 0:
             self._note(SaturationReason.NO_REDUNDANCY, request.tier, source_tokens, said_tokens)
-        return Accepted(text, answer.method, answer.rewrite_count, answer.first_tokens)
+        return replace(answer, text=text)
 
     def over_budget(self, tier: int, input_tokens: int, output_tokens: int) -> None:
         """Note that material of a tier had to be cut to its budget."""
@@ -57,6 +58,12 @@ def newest_text(text: str, budget_tokens: int, counter: Counter) -> str:
     return text[fitting:].lstrip()
 
 
+def unsupported_in(text: str, *values: Iterable[str]) -> tuple[str, ...]:
+    """Those of *values* that *text* says, each once: what was unsupported before a merge stays so after it."""
+    distinct = dict.fromkeys(value for several in values for value in several)
+    return still_in(distinct, text)[:NAMED_COUNT]
+
+
 def cut_record(record: Record, text_tokens: int, seeded_tokens: int, plan: RotationPlan) -> Record | None:
     """The record with only its newest text, within *text_tokens* and, as it is seeded, *seeded_tokens*.
 
@@ -66,6 +73,7 @@ def cut_record(record: Record, text_tokens: int, seeded_tokens: int, plan: Rotat
         span = record.first_seq, record.last_seq
         tokens = make_record(plan.counter, text, *span, show_span=plan.show_span, tier=record.tier).tokens
         if tokens <= seeded_tokens:
-            return replace(record, text=text, tokens=tokens)
+            values = unsupported_in(text, record.unsupported_values)
+            return replace(record, text=text, tokens=tokens, unsupported_values=values)
         text_tokens -= tokens - seeded_tokens
     return None

@@ -21,6 +21,8 @@ class SaturationReason(StrEnum):
     """The output is hardly shorter than the input."""
     TIER_OVER_BUDGET = "tier_over_budget"
     """Material had to be cut to the budget."""
+    MATERIAL_DROPPED = "material_dropped"
+    """A record left the window with nothing in its place: the policy's tiers are full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,10 @@ class RotationPlan:
     """Whether a seeded record names its entries (the agent has the history tool)."""
     origin: Origin = Origin.ESTIMATED
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.origin, Origin):
+            raise InvalidInput("origin", self.origin, "must be one of Origin")
+
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
@@ -71,6 +77,8 @@ class Accepted:
     """How many calls the oldest of the material went through: one for each chunk, as each folds in the last."""
     first_tokens: int | None = None
     """Tokens that the summarizer said at first, before any escalation; None: `text` is what it said."""
+    unsupported_values: tuple[str, ...] = ()
+    """Identifiers and numbers of the text that occur nowhere in what was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +89,13 @@ class Rotated:
     saturations: tuple[Saturation, ...] = ()
     consolidation_count: int = 0
     """Requests that the policy made."""
+
+    def __post_init__(self) -> None:
+        for saturation in self.saturations:
+            if not isinstance(saturation, Saturation):
+                raise InvalidInput("saturations", saturation, "must hold saturations only")
+        if self.consolidation_count < 0:
+            raise InvalidInput("consolidation_count", self.consolidation_count, "must not be negative")
 
 
 Consolidating = Generator[ConsolidationRequest, Accepted, Rotated]

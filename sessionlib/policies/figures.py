@@ -15,13 +15,14 @@ from sessionlib.tokens import Counter
 from sessionlib.window import TRIM_FRACTION, Budgets, Room, rotation_line
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
-Tokens = Annotated[int, Field(gt=0)]
+
+LARGEST_WINDOW_TOKENS = 2**31 - 1
+"""No window is larger, and the search for the smallest one that converges ends here (spec/tiers A9)."""
+
+Tokens = Annotated[int, Field(gt=0, le=LARGEST_WINDOW_TOKENS)]
 
 RESULT_CAP_DIVISOR = 3
 """A tool result is sent whole up to a third of the work room (DESIGN 5)."""
-
-LARGEST_WINDOW_TOKENS = 2**31 - 1
-"""Where the search for the smallest window that converges ends (spec/tiers A9)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Literal
 from sessionlib.entries import render
 from sessionlib.errors import InvalidInput
 from sessionlib.layout import Record, framing_tokens, make_record
-from sessionlib.policies.ageing import Tally, cut_record, newest_text
+from sessionlib.policies.ageing import Tally, cut_record, newest_text, unsupported_in
 from sessionlib.policies.contract import Accepted, Consolidating, Rotated, RotationPlan
 from sessionlib.policies.figures import AgeingFigures, Fraction, Shares, Tokens
 from sessionlib.policies.tail import choose_tail
@@ -120,6 +120,9 @@ class LogMerge(AgeingFigures):
             rewrite_count=peers[0].rewrite_count + answer.rewrite_count,
             method=answer.method,
             source_tokens=source_tokens,
+            unsupported_values=unsupported_in(
+                text, answer.unsupported_values, *(record.unsupported_values for record in peers)
+            ),
         )
 
     def _condensed(
@@ -166,6 +169,7 @@ def _fresh_record(
         rewrite_count=answer.rewrite_count,
         method=answer.method,
         source_tokens=plan.counter.text(material),
+        unsupported_values=answer.unsupported_values,
     )
     return (record,) if record.tokens < overflow.tokens else ()
 

@@ -16,7 +16,7 @@ from pydantic import AfterValidator
 
 from sessionlib.entries import render
 from sessionlib.layout import Method, Record, framing_tokens, make_record
-from sessionlib.policies.ageing import Tally, cut_record
+from sessionlib.policies.ageing import Tally, cut_record, unsupported_in
 from sessionlib.policies.contract import Accepted, Consolidating, Origin, Rotated, RotationPlan
 from sessionlib.policies.figures import AgeingFigures, Fraction, Shares, Tokens
 from sessionlib.summaries.contract import ConsolidationRequest
@@ -95,10 +95,12 @@ class _Material:
     first_seq: int
     last_seq: int
     rewrite_count: int = 0
+    unsupported_values: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, record: Record) -> _Material:
-        return cls(record.text, record.first_seq, record.last_seq, record.rewrite_count)
+        span = record.first_seq, record.last_seq
+        return cls(record.text, *span, record.rewrite_count, record.unsupported_values)
 
 
 @dataclass(slots=True)
@@ -127,7 +129,9 @@ class _Cascade:
         else:
             material = _Material.of(older or newer)
             text = f"{older.text}\n{newer.text}" if older else newer.text
-            self.tiers[tier] = self._make(tier, replace(material, text=text, last_seq=newer.last_seq), newer.method)
+            values = unsupported_in(text, material.unsupported_values, newer.unsupported_values)
+            joined = replace(material, text=text, last_seq=newer.last_seq, unsupported_values=values)
+            self.tiers[tier] = self._make(tier, joined, newer.method)
 
     def age(self, tier: int, material: _Material) -> Ageing:
         """Fold *material* into a tier; if the result does not fit, the older record moves on and makes room.
@@ -179,6 +183,9 @@ class _Cascade:
             text=answer.text,
             last_seq=material.last_seq,
             rewrite_count=oldest.rewrite_count + answer.rewrite_count,
+            unsupported_values=unsupported_in(
+                answer.text, answer.unsupported_values, oldest.unsupported_values, material.unsupported_values
+            ),
         )
         return self._make(tier, rewritten, answer.method, source_tokens)
 
@@ -205,6 +212,7 @@ class _Cascade:
             rewrite_count=material.rewrite_count,
             method=method,
             source_tokens=source_tokens or self._tokens(material.text),
+            unsupported_values=material.unsupported_values,
         )
 
     def _fits(self, record: Record) -> bool:

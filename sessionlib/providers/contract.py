@@ -74,6 +74,10 @@ class ModelReply:
     handle: str | None = None
     """Held shape only: the provider session that now holds the conversation, this reply included."""
 
+    def __post_init__(self) -> None:
+        # Providers are anybody's code: a list that they hand in and go on writing to must not change history.
+        object.__setattr__(self, "calls", tuple(self.calls))
+
     def entries(self) -> tuple[Entry, ...]:
         """The reply as history: its text (absent only if it is empty beside calls), then its calls."""
         text = (Entry.assistant(self.text),) if self.text or not self.calls else ()

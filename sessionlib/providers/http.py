@@ -20,7 +20,14 @@ from typing import Any
 
 import httpx
 
-from sessionlib.errors import InvalidInput, ProviderError, ProviderRejected, ProviderUnavailable, WindowOverflow
+from sessionlib.errors import (
+    HandleForgotten,
+    InvalidInput,
+    ProviderError,
+    ProviderRejected,
+    ProviderUnavailable,
+    WindowOverflow,
+)
 
 CONNECT_SECONDS = 10.0
 """How long a connection may take to stand, whatever the call's own deadline."""
@@ -38,15 +45,21 @@ ECHO_CHARACTERS = 12
 """An error message that repeats this many characters of the request is withheld."""
 
 _TRANSIENT = frozenset({408, 409, 425, 429})
+_GONE = frozenset({404, 410})
 _OVERFLOW_CODES = frozenset({"context_length_exceeded", "context_window_exceeded", "model_context_window_exceeded"})
 _OVERFLOW_TEXT = re.compile(
-    r"context.{0,20}(length|window|size)|prompt is too long|input is too long|too many (input )?tokens"
+    r"context.{0,20}(length|window|size|limit)|prompt is too long|input is too long|too many (input )?tokens"
     r"|maximum (input|prompt|number of tokens)|exceeds?.{0,40}tokens",
     re.IGNORECASE,
 )
-_OVERFLOW_LIMIT = re.compile(
-    r"(?:maximum|max|limit|window|size|up to|>)\D{0,60}?(\d[\d,_]{2,})", re.IGNORECASE
-)  # "maximum context length is 8,192 tokens", "210000 tokens > 200000 maximum"
+_OVERFLOW_LIMITS = (
+    re.compile(r"> (\d[\d,_]{2,})"),  # "210000 tokens > 200000 maximum", "context limit: 190000 + 8192 > 200000"
+    re.compile(
+        r"(?:maximum|max|limit|window|size|up to)\D{0,60}?(\d[\d,_]{2,})", re.IGNORECASE
+    ),  # "maximum context length is 8,192 tokens"
+)
+_FORGOTTEN_CODE = "previous_response_not_found"
+_HANDLE_FIELD = "previous_response_id"
 
 
 class ProcessClient:
@@ -108,8 +121,8 @@ def post(
 
     httpx limits each single read, so an answer that stops halfway may take as long again before it is given up.
 
-    Raises ProviderUnavailable, ProviderRejected and WindowOverflow. An answer that is not JSON is Unavailable: a proxy
-    spoke, or the connection was cut, and the next try may go better.
+    Raises ProviderUnavailable, ProviderRejected, WindowOverflow and HandleForgotten. An answer that is not JSON is
+    Unavailable: a proxy spoke, or the connection was cut, and the next try may go better.
     """
     deadline = time.monotonic() + timeout_seconds
     timeout = httpx.Timeout(timeout_seconds, connect=min(CONNECT_SECONDS, timeout_seconds))
@@ -123,6 +136,22 @@ def post(
     if not response.is_success:
         raise refusal(response.status_code, answer, response.headers, is_sent)
     return answer
+
+
+def delete(
+    client: httpx.Client,
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    timeout_seconds: float,
+    is_sent: Callable[[str], bool],
+) -> None:
+    """Delete what is at *url*; it is fine if nothing is there. Raises ProviderUnavailable and ProviderRejected."""
+    timeout = httpx.Timeout(timeout_seconds, connect=min(CONNECT_SECONDS, timeout_seconds))
+    with provider_errors(timeout_seconds):
+        response = client.delete(url, headers=dict(headers), timeout=timeout)
+    if not response.is_success and response.status_code not in _GONE:
+        raise refusal(response.status_code, _parsed(response.content), response.headers, is_sent)
 
 
 @contextmanager
@@ -139,21 +168,28 @@ def provider_errors(timeout_seconds: float) -> Generator[None]:
 
 
 def refusal(status: int, answer: Any, headers: Mapping[str, str], is_sent: Callable[[str], bool]) -> ProviderError:
-    """The error that an error answer stands for: worth another try, not worth it, or above the window."""
+    """The error that an error answer stands for: worth another try, not worth it, above the window, or forgotten."""
     error = answer.get("error") if isinstance(answer, dict) else None
     fields: Mapping[str, Any] = error if isinstance(error, dict) else {"message": error}
     code, kind = (_word(fields.get(name)) for name in ("code", "type"))
     message = fields.get("message") if isinstance(fields.get("message"), str) else ""
     named = ", ".join([f"HTTP {status}", *dict.fromkeys(filter(None, (code, kind)))])
     text = f"{named}: {kept}" if (kept := _shortened(str(message), is_sent)) else named
+    if status in {400, 404} and (code == _FORGOTTEN_CODE or fields.get("param") == _HANDLE_FIELD):
+        return HandleForgotten(text)  # unknown, expired, or never kept (where data is not retained)
     if status in {400, 413, 422} and (code in _OVERFLOW_CODES or _OVERFLOW_TEXT.search(str(message))):
-        limit = _OVERFLOW_LIMIT.search(str(message))
-        return WindowOverflow(text, int(re.sub(r"\D", "", limit[1])) if limit else None)
+        return WindowOverflow(text, _limit_in(str(message)))
     if code == "insufficient_quota":
         return ProviderRejected(text)  # sent with 429, but no wait brings the money back
     if status in _TRANSIENT or status >= 500:
         return ProviderUnavailable(text, retry_after_seconds(headers.get("retry-after")))
     return ProviderRejected(text)
+
+
+def _limit_in(message: str) -> int | None:
+    """The window that an overflow message names, in tokens."""
+    limit = next(filter(None, (pattern.search(message) for pattern in _OVERFLOW_LIMITS)), None)
+    return int(re.sub(r"\D", "", limit[1])) if limit else None
 
 
 def retry_after_seconds(value: str | None) -> float | None:

@@ -61,7 +61,7 @@ class ScriptedProvider:
     *answer*: a function, or a recording that is dealt out call by call; a call made again under the same idempotency
     key gets the same piece of it. *failures*: errors to raise before anything is answered, one a call (None lets a call
     pass), or a function that decides. *latency_seconds* passes in *sleep*. Above *window_tokens* by *counter* a request
-    is refused with WindowOverflow.
+    is refused with WindowOverflow. *efforts*: the reasoning efforts that it takes, as a parameter `effort`.
     """
 
     def __init__(
@@ -76,8 +76,10 @@ class ScriptedProvider:
         disposal_failures: int = 0,
         window_tokens: int | None = None,
         counter: Counter | None = None,
+        efforts: Iterable[str] = ("low", "medium", "high"),
     ) -> None:
         self.shape = shape
+        self.efforts = {effort: {"effort": effort} for effort in efforts}
         self._answer = answer if callable(answer) else _Recording(answer)
         self._failure = failures if callable(failures) else _Queue(failures)
         self._latency_seconds, self._sleep = latency_seconds, sleep

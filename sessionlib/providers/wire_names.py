@@ -1,11 +1,13 @@
-"""Tool names on the wire: APIs allow letters, digits, `_` and `-` only, and `history.read_item` has a dot.
+"""Tool names and call ids on the wire: APIs allow letters, digits, `_` and `-` only, and `history.read_item` has a dot.
 
 What is not allowed is written as `-` code point in hexadecimal `-`: `history-2e-read_item`. In such a name, and in one
-that looks like it, hyphens are written so too; that makes the mapping reversible without a table.
+that looks like it, hyphens are written so too; that makes the mapping reversible without a table. Call ids need no way
+back.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 UNNAMED = "tool"
@@ -30,3 +32,10 @@ def from_wire(name: str) -> str:
 def _character(match: re.Match[str]) -> str:
     code_point = int(match[1], 16)
     return chr(code_point) if code_point <= 0x10FFFF and not 0xD800 <= code_point <= 0xDFFF else match[0]
+
+
+def id_to_wire(call_id: str, allowed: re.Pattern[str]) -> str:
+    """*call_id* itself if it is *allowed*, as those are that the API gave; a digest of it otherwise."""
+    if allowed.fullmatch(call_id):
+        return call_id
+    return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:32]}"

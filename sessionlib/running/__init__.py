@@ -2,6 +2,7 @@
 
 from sessionlib.running.engine import Announce, Engine, Held, Hold, Observe, Ran, new_token, unannounced, unobserved
 from sessionlib.running.rotations import run_disposals, run_rotation
+from sessionlib.running.summaries import publish_digests, run_digest, run_handoff
 from sessionlib.running.turns import TurnRun, run_turn
 
 __all__ = [
@@ -13,7 +14,10 @@ __all__ = [
     "Ran",
     "TurnRun",
     "new_token",
+    "publish_digests",
+    "run_digest",
     "run_disposals",
+    "run_handoff",
     "run_rotation",
     "run_turn",
     "unannounced",

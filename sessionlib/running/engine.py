@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -28,10 +28,13 @@ from sessionlib.stores.contract import (
     AgentRef,
     Committed,
     Grant,
+    JobSettled,
     Lane,
     Refusal,
+    RoundCommit,
     SessionStore,
     Snapshot,
+    UnsavedStep,
 )
 
 Observe = Callable[..., None]
@@ -101,6 +104,8 @@ class Ran:
     next_turn_id: str | None = None
     rotation_id: str | None = None
     disposal: bool = False
+    settled: JobSettled | None = None
+    """What a handoff or digest made due."""
 
 
 def new_token() -> str:
@@ -174,6 +179,37 @@ class StepLog:
 
     def save(self, name: str, result: EffectResult) -> None:
         self._position = self._store.save_step(self._grant, self._position, name, result)
+
+
+class RoundLog(StepLog):
+    """Saves the steps of rounds: each before the next effect, the last of a round together with the round's commit.
+
+    Between a result and either of them there is nothing but computing, and a round waits for the store once less.
+    """
+
+    def __init__(self, engine: Engine, grant: Grant) -> None:
+        super().__init__(engine, grant)
+        self._last: tuple[str, EffectResult] | None = None
+
+    def save(self, name: str, result: EffectResult) -> None:
+        self.save_last()
+        self._last = (name, result)
+
+    def save_last(self) -> None:
+        """Save what still waits for its commit. Raises LeaseLost."""
+        if self._last:
+            super().save(*self._last)
+            self._last = None
+
+    def commit(self, commit: RoundCommit) -> Committed:
+        """Record a round, after its last step. Raises LeaseLost."""
+        if self._last is None:
+            return self._store.commit(self._grant, commit)
+        name, result = self._last
+        step = UnsavedStep(position=self._position, name=name, result=result)
+        committed = self._store.commit(self._grant, replace(commit, last_step=step))
+        self._position, self._last = self._position + 1, None
+        return committed
 
 
 def patiently(is_over: Callable[[], bool]) -> Iterator[Any]:

@@ -21,14 +21,16 @@ from sessionlib.running.engine import (
     patiently,
     run_granted,
 )
-from sessionlib.steps import Consolidation, Effect, EffectResult, drive
+from sessionlib.steps import WORKLOAD_STEP, Consolidation, Effect, EffectResult, drive
 from sessionlib.stores.contract import (
     Adoption,
     Grant,
     Lane,
     Snapshot,
 )
+from sessionlib.summaries.contract import Workload
 from sessionlib.window import Budgets
+from sessionlib.workloads import WorkloadKind
 
 
 def run_rotation(engine: Engine, session_id: str, known: Snapshot | None = None) -> Ran:
@@ -67,8 +69,8 @@ class RotationRun:
         self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
         self._counter = counter_named(self._agent.counter)
         self._snapshot = recounted(grant.snapshot, self._agent, self._counter)
-        self._summarizer = engine.catalog.summarizer_for(self._agent)
         self._steps = StepLog(engine, grant)
+        self._summarizer = engine.catalog.summarizer(self._workload(), self._counter)
 
     def run(self) -> Ran:
         outcome = self._decided()
@@ -89,6 +91,19 @@ class RotationRun:
             rotation_id=adopted.rotation_id,
             disposal=adopted.disposal,
         )
+
+    def _workload(self) -> Workload:
+        """Who consolidates: as it was resolved by whoever ran this rotation first.
+
+        Another window would cut other chunks, of which the saved answers are none.
+        """
+        saved = dict(self._grant.steps).get(WORKLOAD_STEP)
+        if isinstance(saved, Workload):
+            return saved
+        workload = self._engine.catalog.workload(self._agent, WorkloadKind.CONSOLIDATION)
+        if workload.summarizer == "model":
+            self._steps.save(WORKLOAD_STEP, workload)
+        return workload
 
     def _decided(self) -> RotationOutcome:
         plan = plan_for(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from sessionlib.archive import find
 from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
+from sessionlib.errors import LeaseLost, ProviderRejected, StoreUnavailable
 from sessionlib.projection import Projection
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape
 from sessionlib.recount import recounted
@@ -16,13 +17,13 @@ from sessionlib.running.engine import (
     Engine,
     Held,
     Ran,
-    StepLog,
+    RoundLog,
     new_token,
     observer_of,
     patiently,
     run_granted,
 )
-from sessionlib.steps import Consolidation, Effect, EffectResult, ModelCall, ToolOutput, ToolRun, drive
+from sessionlib.steps import Effect, EffectResult, ModelCall, ToolOutput, ToolRun, drive
 from sessionlib.stores.contract import (
     Committed,
     Grant,
@@ -52,7 +53,7 @@ class TurnRun:
     def __init__(self, engine: Engine, grant: Grant, held: Held, *, is_own: bool = False) -> None:
         self._engine, self._grant, self._held, self._begun = engine, grant, held, time.monotonic()
         self._observe = observer_of(engine, grant)
-        self._steps = StepLog(engine, grant)
+        self._steps = RoundLog(engine, grant)
         self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
         self._shape = Shape.STATELESS if is_own else engine.catalog.provider(self._agent.provider).shape
         self._counter = counter_named(self._agent.counter)
@@ -95,9 +96,15 @@ class TurnRun:
     ) -> tuple[RoundOutcome, Committed]:
         """Play one round, its effects done by *perform*, and commit it. Raises LeaseLost and what *perform* raises."""
         view = self.view(known_tools)
-        outcome = drive(play_round(view), perform, self.saved, self._steps.save)
-        commit = outcome.commit(view, new_token())
-        committed = self._engine.store.commit(self._grant, commit)
+        try:
+            outcome = drive(play_round(view), self._after_saving(perform), self.saved, self._steps.save)
+            commit = outcome.commit(view, new_token())
+            committed = self._steps.commit(commit)
+        except (LeaseLost, StoreUnavailable):
+            raise  # nothing can be saved now
+        except BaseException:
+            self._steps.save_last()
+            raise
         self._observe(
             "round",
             round=view.round,
@@ -109,10 +116,20 @@ class TurnRun:
         self._pending, self._spent, self._round, self.saved = (), outcome.spent, self._round + 1, {}
         return outcome, committed
 
+    def _after_saving(self, perform: Callable[[Effect], EffectResult]) -> Callable[[Effect], EffectResult]:
+        """*perform*, when the result of the effect before is saved."""
+
+        def performed(effect: Effect) -> EffectResult:
+            self._steps.save_last()
+            return perform(effect)
+
+        return performed
+
     def save(self, name: str, result: EffectResult) -> None:
         """Save a step of this round ahead of playing it, for callers who perform effects on their own."""
         if name not in self.saved:
             self._steps.save(name, result)
+            self._steps.save_last()
             self.saved[name] = result
 
     def run_private(self, call: CallRequest) -> ToolOutput:
@@ -172,14 +189,14 @@ class TurnRun:
             case ToolRun():
                 self._observe("tool", round=effect.round, tool=effect.call.name)
                 return run_tool(self._tools, effect.call, self._context(effect.call))
-            case Consolidation():
-                raise TypeError("a turn consolidates nothing")
+            case _:
+                raise TypeError(f"a turn does not do {effect.name}")
 
     def _ask(self, request: ModelRequest) -> ModelReply:
         provider = self._engine.catalog.provider(self._agent.provider)
         for attempt in patiently(self._is_over):
             with attempt:
-                return provider.complete(self._in_time(request))
+                return _reply(provider.complete(self._in_time(request)))
         raise AssertionError("unreachable: the last attempt raises")
 
     def _is_over(self) -> bool:
@@ -198,3 +215,10 @@ class TurnRun:
         if seq >= live.next_seq or seq < 1:
             return None
         return find(self._engine.store.chunks(self._grant.session_id, seq, seq), seq)
+
+
+def _reply(given: object) -> ModelReply:
+    """What a provider answered. Raises ProviderRejected if that is no reply: asking again would not help."""
+    if not isinstance(given, ModelReply):
+        raise ProviderRejected(f"the provider returned {type(given).__name__} in the place of a reply")
+    return given

@@ -10,7 +10,19 @@ from typing import Any
 from sessionlib.entries import require_encodable
 from sessionlib.errors import InvalidInput
 from sessionlib.ids import require_id
-from sessionlib.stores.contract import Adoption, OpenRequest, RoundCommit, SubmitRequest, TurnInput
+from sessionlib.stores.contract import (
+    JOB_LANES,
+    Adoption,
+    Grant,
+    HandoffRequest,
+    JournalEntry,
+    Lane,
+    OpenRequest,
+    RoundCommit,
+    Settled,
+    SubmitRequest,
+    TurnInput,
+)
 
 
 def check_open(request: OpenRequest) -> None:
@@ -18,9 +30,11 @@ def check_open(request: OpenRequest) -> None:
     require_id("agent.name", request.agent.name)
     require_id("agent.digest", request.agent.digest)
     _check_sizes(len(request.history), request.sizes)
-    _check_count("line_tokens", request.line_tokens)
+    check_count("line_tokens", request.line_tokens)
     if request.retention_seconds is not None:
         check_seconds("retention_seconds", request.retention_seconds)
+    if request.journal.idle_seconds is not None:
+        check_seconds("journal.idle_seconds", request.journal.idle_seconds)
 
 
 def check_submit(request: SubmitRequest) -> None:
@@ -41,7 +55,7 @@ def check_commit(commit: RoundCommit) -> None:
     if not commit.entries:
         raise InvalidInput("entries", commit.entries, "must hold at least what the model answered")
     _check_sizes(len(commit.entries), commit.sizes)
-    _check_count("line_tokens", commit.line_tokens)
+    check_count("line_tokens", commit.line_tokens)
     if not math.isfinite(commit.calibration) or commit.calibration <= 0:
         raise InvalidInput("calibration", commit.calibration, "must be a positive number")
     if not -1 <= commit.input_index < len(commit.entries):
@@ -50,15 +64,55 @@ def check_commit(commit: RoundCommit) -> None:
 
 def check_adoption(adoption: Adoption) -> None:
     check_token(adoption.layout_token)
-    _check_count("dropped_count", adoption.dropped_count)
-    _check_count("line_tokens", adoption.line_tokens)
+    check_count("dropped_count", adoption.dropped_count)
+    check_count("line_tokens", adoption.line_tokens)
     check_data("figures", adoption.figures)
     if bool(adoption.dropped_count) != bool(adoption.chunk):
         raise InvalidInput("chunk", len(adoption.chunk), "must be given exactly if entries leave")
 
 
+def check_handoff(request: HandoffRequest) -> None:
+    require_id("session_id", request.session_id)
+    require_id("job_id", request.job_id)
+    check_text("request", request.request)
+    check_seconds("timeout_seconds", request.timeout_seconds)
+
+
+def check_settled(grant: Grant, settled: Settled) -> None:
+    check_job_lane(grant.lane)
+    require_id("settle_token", settled.settle_token)
+    check_text("result", settled.result)
+    check_count("last_seq", settled.last_seq)
+    check_data("figures", settled.figures)
+
+
+def check_published(agent_name: str, entry: JournalEntry) -> None:
+    require_id("agent_name", agent_name)
+    require_id("session_id", entry.session_id)
+    require_id("digest_id", entry.digest_id)
+    check_count("first_seq", entry.first_seq)
+    check_count("last_seq", entry.last_seq)
+    check_text("text", entry.text)
+    check_seconds("at", entry.at)
+    check_data("figures", entry.figures)
+
+
+def check_job_lane(lane: Lane) -> None:
+    if lane not in JOB_LANES:
+        raise InvalidInput("lane", lane, f"must be one of {', '.join(JOB_LANES)}")
+
+
+def check_text(field: str, text: str) -> None:
+    """Raises InvalidInput for a text that says nothing or that UTF-8 cannot carry."""
+    if not text.strip():
+        raise InvalidInput(field, text, "must not be blank")
+    require_encodable(field, text)
+
+
 def check_data(field: str, data: dict[str, Any]) -> None:
     """Raises InvalidInput for what JSON in UTF-8 cannot carry: NaN, infinities, objects, lone surrogates."""
+    if not all(isinstance(key, str) for key in data):
+        raise InvalidInput(field, sorted(map(repr, data)), "must have text as keys")
     try:
         json.dumps(data, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError) as exc:
@@ -88,9 +142,9 @@ def _check_sizes(count: int, sizes: Sequence[int]) -> None:
     if len(sizes) != count:
         raise InvalidInput("sizes", len(sizes), f"must be one for each of {count} entries")
     for size in sizes:
-        _check_count("sizes", size)
+        check_count("sizes", size)
 
 
-def _check_count(field: str, value: int) -> None:
+def check_count(field: str, value: int) -> None:
     if value < 0:
         raise InvalidInput(field, value, "must not be negative")

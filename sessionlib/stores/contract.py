@@ -25,6 +25,23 @@ class Lane(StrEnum):
 
     TURN = "turn"
     ROTATION = "rotation"
+    HANDOFF = "handoff"
+    DIGEST = "digest"
+
+
+JOB_LANES = (Lane.HANDOFF, Lane.DIGEST)
+"""Lanes whose work is a job: a summary of a span of entries. It reads the session and changes nothing of it."""
+
+
+class JobState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+    @property
+    def is_finished(self) -> bool:
+        return self in (JobState.DONE, JobState.FAILED)
 
 
 class TurnState(StrEnum):
@@ -59,6 +76,12 @@ class DueKind(StrEnum):
     OPEN_CALLS = "open_calls"
     DISPOSAL = "disposal"
     RETENTION = "retention"
+    HANDOFF = "handoff"
+    DIGEST = "digest"
+    CAPTURE = "capture"
+    """A stretch is finished, or will be if nobody speaks until then: a digest of it is to be requested."""
+    PUBLICATION = "publication"
+    """Digests that the agent's journal does not have yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +160,7 @@ class Grant:
     session_id: str
     lane: Lane
     token: str
+    """The one that `begin` brought, and when the session was opened: work ids come again after a purge."""
     work_id: str
     """Turn id or rotation id."""
     deadline: float
@@ -159,7 +183,12 @@ class Grant:
     boundary_seq: int = 0
     """Rotation lane only: the newest live entry at the first claim."""
     reason: str = ""
-    """Rotation lane only: why it was requested."""
+    """Rotation and digest lanes only: why it was requested."""
+    request: str = ""
+    """Handoff lane only: what the job's request says, JSON."""
+    first_seq: int = 0
+    last_seq: int = 0
+    """Handoff and digest lanes only: the span of entries that the job is about."""
 
 
 class Refusal(StrEnum):
@@ -183,9 +212,22 @@ class Answer:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
+    written_tokens: int = 0
+    """Of the prompts: what the provider wrote into its cache."""
     round_count: int = 1
     max_request_tokens: int = 0
     """The largest request of the turn, by our counter times the calibration."""
+    is_recovered: bool = False
+    """The provider had forgotten its session on the way, and was given the whole window again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsavedStep:
+    """What `save_step` takes, to be saved by a commit before it records the round."""
+
+    position: int
+    name: str
+    result: EffectResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +250,8 @@ class RoundCommit:
     handle: Handle | None = None
     trim: Trim = field(default_factory=Trim)
     answer: Answer | None = None
+    last_step: UnsavedStep | None = None
+    """The step that the round ended with, if it is not saved yet: both go to the store at once, the step first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +301,94 @@ class Adopted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JournalRules:
+    """When a stretch of the session is finished and a digest of it is made. All off by default."""
+
+    on_close: bool = False
+    on_rotation: bool = False
+    idle_seconds: float | None = None
+    """How long nobody has spoken since the last turn ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffRequest:
+    """Ask for a handoff of the session as it is now: all entries so far."""
+
+    session_id: str
+    job_id: str
+    """The caller's idempotency key."""
+    request: str
+    """Task and guidance as JSON: the store only keeps it."""
+    timeout_seconds: float = 3600.0
+    """From the first grant to the job's deadline."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the request: one job id goes with one request."""
+        return hashlib.sha256(self.request.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """What is known of a handoff or of an unfinished digest."""
+
+    job_id: str
+    lane: Lane
+    state: JobState
+    first_seq: int
+    last_seq: int
+    result: str = ""
+    """Of a handoff that is done: JSON, as `settle` was given it."""
+    error_code: str = ""
+    error: str = ""
+    attempt: int = 0
+    submitted_at: float = 0.0
+    finished_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A job's result, to record once."""
+
+    settle_token: str
+    """Random; names this result."""
+    result: str
+    """JSON of a handoff; the text of a digest."""
+    last_seq: int = 0
+    """Digest lane: the last entry that it covers, at most the job's."""
+    is_empty: bool = False
+    """Digest lane: nothing but empty sections. It is accepted, and never published."""
+    figures: dict[str, Any] = field(default_factory=dict)
+    """Model, effort, tokens, counts: for the audit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSettled:
+    """What a settled job made due: dispatch it."""
+
+    next_job_id: str | None = None
+    """Handoff lane: the next one that waits."""
+    capture: bool = False
+    """More of the session is to be digested."""
+    publication: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """One digest, accepted for good."""
+
+    session_id: str
+    digest_id: str
+    first_seq: int
+    last_seq: int
+    text: str
+    at: float
+    """When it was accepted, in seconds since the epoch."""
+    is_published: bool = False
+    figures: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRequest:
     """Create a session, or confirm one that is there."""
 
@@ -269,6 +401,8 @@ class OpenRequest:
     """Requests a rotation at once if the history is past it."""
     retention_seconds: float | None = None
     """How long the session is kept after it was closed; None keeps it until it is purged."""
+    journal: JournalRules = field(default_factory=JournalRules)
+    """The agent version's: they apply with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,6 +532,16 @@ class Limits:
     audit_limit: int = 1_000
     no_gain_backoff_seconds: float = 60.0
     """After two rotations running that freed nothing."""
+    digest_seconds: float = 120.0
+    """A digest's deadline, from its first grant (spec/summaries C10)."""
+    digest_retry_seconds: float = 300.0
+    """When a stretch is captured again whose digest failed."""
+    digest_tries: int = 3
+    """Digests of a stretch that may fail before it is left out (spec/summaries C10)."""
+    journal_seconds: float = 14 * 86_400.0
+    """How long a digest is kept (spec/summaries C10); those of a purged session go with it, except where published."""
+    journal_limit: int = 1_000
+    """Digests that are kept of one session, and published ones of one agent; the oldest go first."""
 
 
 class SessionStore(Protocol):
@@ -476,6 +620,50 @@ class SessionStore(Protocol):
 
     def cancel_rotation(self, session_id: str) -> bool:
         """Drop a pending or running rotation; whether there was one."""
+        ...
+
+    def request_handoff(self, request: HandoffRequest) -> JobView:
+        """Accept a handoff of all entries so far, or say what is known of it. A closed session can be handed off too.
+
+        Raises UnknownSession, TurnConflict (its id is known with another request), SessionBusy (too many wait),
+        InvalidInput (there are no entries yet).
+        """
+        ...
+
+    def capture(self, session_id: str, reason: str) -> str | None:
+        """The id of the digest of what is finished and not yet digested, requested now if there was none.
+
+        None if there is nothing to digest (a due capture is done then). While a digest is unfinished its id is
+        answered, and what came since is captured after it. Raises UnknownSession.
+        """
+        ...
+
+    def settle(self, grant: Grant, settled: Settled) -> JobSettled:
+        """Record a job's result and end it. Recognised by its settle token. Raises LeaseLost."""
+        ...
+
+    def job(self, session_id: str, lane: Lane, job_id: str) -> JobView | None:
+        """What is known of a job; None if nothing is (never requested, forgotten, or a digest that is finished)."""
+        ...
+
+    def journal(self, session_id: str, limit: int = 1_000) -> Sequence[JournalEntry]:
+        """The session's newest *limit* digests, oldest first; none of an unknown session."""
+        ...
+
+    def unpublished(self, session_id: str) -> Sequence[JournalEntry]:
+        """Digests that the agent's journal is to have and may not have yet, oldest first; none: publishing is done."""
+        ...
+
+    def publish(self, agent_name: str, entry: JournalEntry) -> None:
+        """Put a digest into the journal of an agent, where its other sessions find it. Twice is once."""
+        ...
+
+    def published(self, session_id: str, digest_id: str) -> None:
+        """The agent's journal has the digest."""
+        ...
+
+    def recent_digests(self, agent_name: str, limit: int = 5) -> Sequence[JournalEntry]:
+        """The newest *limit* digests of an agent's sessions, oldest first."""
         ...
 
     def close(self, session_id: str, *, now: bool = False) -> None:

@@ -4,274 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
 
-from sessionlib.layout import Carried, Record
-from sessionlib.steps import EffectResult
-from sessionlib.stores.contract import Chunk, DueItem, DueKind, Lane, Limits, TurnInput
+from sessionlib.stores.contract import Limits
+from sessionlib.stores.memory_shelf import MemoryDueShelf, MemoryShelf
+from sessionlib.stores.memory_world import DueMember, MemoryJournal, SessionBox, World
 from sessionlib.stores.ruled import RuledStore
-from sessionlib.stores.rules.state import Head, LiveEntry, StoredEvent, Turn
+from sessionlib.stores.rules.state import StoredDigest
 
-Step = tuple[str, EffectResult]
-Value = TypeVar("Value")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionBox:
-    """All that is kept of one session. Pairs stand in the order in which they were made."""
-
-    head: Head | None = None
-    turns: tuple[tuple[str, Turn], ...] = ()
-    inputs: tuple[tuple[str, TurnInput], ...] = ()
-    inbox: tuple[str, ...] = ()
-    turn_steps: tuple[Step, ...] = ()
-    rotation_steps: tuple[Step, ...] = ()
-    live: tuple[LiveEntry, ...] = ()
-    records: tuple[Record, ...] = ()
-    carried: Carried | None = None
-    chunks: tuple[Chunk, ...] = ()
-    events: tuple[tuple[str, StoredEvent], ...] = ()
-    audit: tuple[StoredEvent, ...] = ()
-    audit_dropped: int = 0
-    """Audit lines that its limit pushed out: the ids of the others go on."""
-
-
-@dataclass(frozen=True, slots=True)
-class DueMember:
-    """One unfinished thing: when it is looked at again, and how often it was swept since it was last set."""
-
-    session_id: str
-    kind: DueKind
-    work_id: str
-    at: float
-    sweeps: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """A whole store."""
-
-    sessions: tuple[tuple[str, SessionBox], ...] = ()
-    due: tuple[DueMember, ...] = ()
-    agents: tuple[tuple[str, str], ...] = ()
-    unfinished: int = 0
-
-    def box(self, session_id: str) -> SessionBox:
-        return dict(self.sessions).get(session_id, SessionBox())
-
-    def with_box(self, session_id: str, box: SessionBox) -> World:
-        """The same store with one session changed; an empty box is none."""
-        others = {key: value for key, value in self.sessions if key != session_id}
-        if box != SessionBox():
-            others[session_id] = box
-        return replace(self, sessions=tuple(sorted(others.items(), key=lambda pair: pair[0])))
-
-
-@dataclass
-class MemoryShelf:
-    """One session of a world inside one transaction: `world` is replaced, never changed."""
-
-    session_id: str
-    world: World
-    box: SessionBox = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.box = self.world.box(self.session_id)
-
-    def result(self) -> World:
-        return self.world.with_box(self.session_id, self.box)
-
-    def head(self) -> Head | None:
-        return self.box.head
-
-    def put_head(self, head: Head) -> None:
-        self.box = replace(self.box, head=head)
-
-    def drop_head(self) -> None:
-        self.box = replace(self.box, head=None)
-
-    def turn(self, turn_id: str) -> Turn | None:
-        return dict(self.box.turns).get(turn_id)
-
-    def put_turn(self, turn: Turn) -> None:
-        self.box = replace(self.box, turns=_put(self.box.turns, turn.turn_id, turn))
-
-    def input(self, turn_id: str) -> TurnInput | None:
-        return dict(self.box.inputs).get(turn_id)
-
-    def put_input(self, turn_id: str, value: TurnInput) -> None:
-        self.box = replace(self.box, inputs=_put(self.box.inputs, turn_id, value))
-
-    def forget_turns(self, finished_before: float, limit: int) -> None:
-        old = [key for key, turn in self.box.turns if turn.state.is_finished and turn.finished <= finished_before]
-        forgotten = set(old[:limit])
-        self.box = replace(
-            self.box,
-            turns=tuple(pair for pair in self.box.turns if pair[0] not in forgotten),
-            inputs=tuple(pair for pair in self.box.inputs if pair[0] not in forgotten),
-            events=tuple(pair for pair in self.box.events if pair[0] not in forgotten),
-        )
-
-    def inbox(self) -> Sequence[str]:
-        return self.box.inbox
-
-    def inbox_front(self) -> str | None:
-        return self.box.inbox[0] if self.box.inbox else None
-
-    def inbox_count(self) -> int:
-        return len(self.box.inbox)
-
-    def push(self, turn_id: str, *, front: bool) -> None:
-        inbox = (turn_id, *self.box.inbox) if front else (*self.box.inbox, turn_id)
-        self.box = replace(self.box, inbox=inbox)
-
-    def pull(self, turn_id: str) -> None:
-        self.box = replace(self.box, inbox=tuple(queued for queued in self.box.inbox if queued != turn_id))
-
-    def steps(self, lane: Lane) -> Sequence[Step]:
-        return self.box.turn_steps if lane is Lane.TURN else self.box.rotation_steps
-
-    def step_count(self, lane: Lane) -> int:
-        return len(self.steps(lane))
-
-    def append_step(self, lane: Lane, name: str, result: EffectResult) -> None:
-        self._put_steps(lane, (*self.steps(lane), (name, result)))
-
-    def drop_steps(self, lane: Lane) -> None:
-        self._put_steps(lane, ())
-
-    def _put_steps(self, lane: Lane, steps: tuple[Step, ...]) -> None:
-        if lane is Lane.TURN:
-            self.box = replace(self.box, turn_steps=steps)
-        else:
-            self.box = replace(self.box, rotation_steps=steps)
-
-    def live(self, first_seq: int) -> Sequence[LiveEntry]:
-        return tuple(item for item in self.box.live if item.seq >= first_seq)
-
-    def live_entry(self, seq: int) -> LiveEntry | None:
-        return next((item for item in self.box.live if item.seq == seq), None)
-
-    def live_token(self, seq: int) -> str | None:
-        item = self.live_entry(seq)
-        return item.commit_token if item else None
-
-    def append_live(self, entries: Sequence[LiveEntry]) -> None:
-        self.box = replace(self.box, live=(*self.box.live, *entries))
-
-    def drop_live(self, before_seq: int) -> int:
-        dropped_tokens = sum(item.tokens for item in self.box.live if item.seq < before_seq)
-        self.box = replace(self.box, live=tuple(item for item in self.box.live if item.seq >= before_seq))
-        return dropped_tokens
-
-    def layout(self) -> tuple[tuple[Record, ...], Carried | None]:
-        return self.box.records, self.box.carried
-
-    def put_layout(self, records: tuple[Record, ...], carried: Carried | None) -> None:
-        self.box = replace(self.box, records=records, carried=carried)
-
-    def append_chunk(self, chunk: Chunk) -> None:
-        self.box = replace(self.box, chunks=(*self.box.chunks, chunk))
-
-    def chunks(self, first_seq: int, last_seq: int | None) -> Sequence[Chunk]:
-        return [
-            chunk
-            for chunk in self.box.chunks
-            if chunk.last_seq >= first_seq and (last_seq is None or chunk.first_seq <= last_seq)
-        ]
-
-    def archived_bytes(self) -> int:
-        return sum(len(chunk.data) for chunk in self.box.chunks)
-
-    def append_event(self, turn_id: str, event: StoredEvent) -> None:
-        self.box = replace(self.box, events=(*self.box.events, (turn_id, event)))
-
-    def append_audit(self, event: StoredEvent, limit: int) -> None:
-        audit = (*self.box.audit, event)
-        over = max(0, len(audit) - limit)
-        self.box = replace(self.box, audit=audit[over:], audit_dropped=self.box.audit_dropped + over)
-
-    def events(self, turn_id: str, after: int, limit: int) -> Sequence[tuple[int, StoredEvent]]:
-        return _page([event for owner, event in self.box.events if owner == turn_id], 0, after, limit)
-
-    def audit(self, after: int, limit: int) -> Sequence[tuple[int, StoredEvent]]:
-        return _page(self.box.audit, self.box.audit_dropped, after, limit)
-
-    def has_due(self, kind: DueKind) -> bool:
-        return any(member.session_id == self.session_id and member.kind is kind for member in self.world.due)
-
-    def put_due(self, kind: DueKind, work_id: str, at: float) -> None:
-        self.drop_due(kind, work_id)
-        self.world = replace(self.world, due=_by_time(*self.world.due, DueMember(self.session_id, kind, work_id, at)))
-
-    def drop_due(self, kind: DueKind, work_id: str) -> None:
-        mine = (self.session_id, kind, work_id)
-        left = tuple(member for member in self.world.due if (member.session_id, member.kind, member.work_id) != mine)
-        self.world = replace(self.world, due=left)
-
-    def drop_all_due(self) -> None:
-        left = tuple(member for member in self.world.due if member.session_id != self.session_id)
-        self.world = replace(self.world, due=left)
-
-    def agent(self, digest: str) -> str | None:
-        return dict(self.world.agents).get(digest)
-
-    def put_agent(self, digest: str, description: str) -> None:
-        self.world = replace(self.world, agents=_put(self.world.agents, digest, description))
-
-    def unfinished(self) -> int:
-        return self.world.unfinished
-
-    def count_unfinished(self, change: int) -> None:
-        self.world = replace(self.world, unfinished=self.world.unfinished + change)
-
-    def erase(self, limit: int) -> bool:
-        for name, rows in self._bulk().items():
-            if limit <= 0:
-                return False
-            self.box = replace(self.box, **{name: rows[limit:]})
-            limit -= min(limit, len(rows))
-        if any(self._bulk().values()):
-            return False
-        self.box = SessionBox(head=self.box.head)
-        return True
-
-    def _bulk(self) -> dict[str, Any]:
-        """What is deleted in batches."""
-        names = ("turns", "inputs", "inbox", "turn_steps", "rotation_steps", "live", "chunks", "events", "audit")
-        return {name: getattr(self.box, name) for name in names if getattr(self.box, name)}
-
-
-@dataclass
-class MemoryDueShelf:
-    """The due members of a world inside one transaction."""
-
-    world: World
-
-    def overdue(self, now: float, limit: int) -> Sequence[tuple[DueItem, int]]:
-        return [
-            (DueItem(session_id=member.session_id, kind=member.kind, id=member.work_id), member.sweeps)
-            for member in self.world.due
-            if member.at <= now
-        ][:limit]
-
-    def move(self, item: DueItem, at: float, sweeps: int) -> None:
-        moved = DueMember(item.session_id, item.kind, item.id, at, sweeps)
-        mine = (item.session_id, item.kind, item.id)
-        others = (member for member in self.world.due if (member.session_id, member.kind, member.work_id) != mine)
-        self.world = replace(self.world, due=_by_time(*others, moved))
-
-    def pull_back(self, kinds: Sequence[DueKind], latest: float) -> None:
-        self.world = replace(
-            self.world,
-            due=_by_time(
-                *(
-                    replace(member, at=min(member.at, latest)) if member.kind in kinds else member
-                    for member in self.world.due
-                )
-            ),
-        )
+__all__ = ["DueMember", "MemoryShelf", "MemoryStore", "SessionBox", "World"]
 
 
 class MemoryStore(RuledStore):
@@ -297,20 +37,15 @@ class MemoryStore(RuledStore):
         yield shelf
         self.world = shelf.world
 
+    @contextmanager
+    def _agent_journal(self, agent_name: str, *, write: bool) -> Iterator[MemoryJournal]:
+        def put_back(digests: tuple[StoredDigest, ...]) -> None:
+            assert write
+            self.world = self.world.with_digests_of(agent_name, digests)
+
+        yield MemoryJournal(lambda: self.world.digests_of(agent_name), put_back)
+
     def sessions(self, partition: int, cursor: str = "", limit: int = 100) -> tuple[Sequence[str], str]:
         self._require_partition(partition)
         ids = [key for key, box in self.world.sessions if key > cursor and box.head and not box.head.purged]
         return ids[:limit], ids[limit - 1] if len(ids) > limit else ""
-
-
-def _put(pairs: tuple[tuple[str, Value], ...], key: str, value: Value) -> tuple[tuple[str, Value], ...]:
-    return tuple({**dict(pairs), key: value}.items())
-
-
-def _by_time(*members: DueMember) -> tuple[DueMember, ...]:
-    return tuple(sorted(members, key=lambda member: (member.at, member.session_id, member.kind, member.work_id)))
-
-
-def _page(events: Sequence[StoredEvent], dropped: int, after: int, limit: int) -> Sequence[tuple[int, StoredEvent]]:
-    numbered = enumerate(events, start=dropped + 1)
-    return [(number, event) for number, event in numbered if number > after][:limit]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
-from sessionlib.errors import InvalidInput
+from sessionlib.errors import InvalidInput, LeaseLost
 from sessionlib.ids import require_id
 from sessionlib.steps import EffectResult
 from sessionlib.stores import checks
 from sessionlib.stores.contract import (
+    JOB_LANES,
     Adopted,
     Adoption,
     Chunk,
@@ -20,6 +21,10 @@ from sessionlib.stores.contract import (
     Event,
     Grant,
     Handle,
+    HandoffRequest,
+    JobSettled,
+    JobView,
+    JournalEntry,
     Lane,
     Limits,
     Opened,
@@ -27,15 +32,16 @@ from sessionlib.stores.contract import (
     Refusal,
     RoundCommit,
     SessionView,
+    Settled,
     Snapshot,
     SubmitRequest,
     Submitted,
     TurnState,
     TurnView,
 )
-from sessionlib.stores.rules import due, lifecycle, reading, rotations, turns, work
+from sessionlib.stores.rules import digests, due, handoffs, jobs, journal, lifecycle, reading, rotations, turns, work
 from sessionlib.stores.rules.operation import Operation
-from sessionlib.stores.rules.shelf import DueShelf, Shelf
+from sessionlib.stores.rules.shelf import DueShelf, Journal, Shelf
 
 
 class RuledStore(ABC):
@@ -53,6 +59,10 @@ class RuledStore(ABC):
     @abstractmethod
     def _due_shelf(self) -> AbstractContextManager[DueShelf]:
         """One transaction on the due members."""
+
+    @abstractmethod
+    def _agent_journal(self, agent_name: str, *, write: bool) -> AbstractContextManager[Journal]:
+        """One transaction on what is published of an agent's sessions."""
 
     @abstractmethod
     def sessions(self, partition: int, cursor: str = "", limit: int = 100) -> tuple[Sequence[str], str]: ...
@@ -84,6 +94,9 @@ class RuledStore(ABC):
     ) -> Grant | Refusal:
         checks.check_token(token)
         with self._operation(session_id) as op:
+            token = op.lane_token(token)
+            if lane in JOB_LANES:
+                return jobs.begin(op, lane, token, known)
             if lane is Lane.ROTATION:
                 return rotations.begin(op, token, known)
             return turns.begin(op, token, known, own_turn_id)
@@ -108,6 +121,9 @@ class RuledStore(ABC):
     def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
         checks.check_commit(commit)
         with self._operation(grant.session_id) as op:
+            if step := commit.last_step:
+                with suppress(LeaseLost):  # as for a commit that is sent again; what it may do itself is checked next
+                    work.save_step(op, grant, step.position, step.name, step.result)
             return turns.commit(op, grant, commit)
 
     def adopt(self, grant: Grant, adoption: Adoption) -> Adopted:
@@ -137,6 +153,52 @@ class RuledStore(ABC):
     def cancel_rotation(self, session_id: str) -> bool:
         with self._operation(session_id) as op:
             return rotations.cancel_rotation(op)
+
+    def request_handoff(self, request: HandoffRequest) -> JobView:
+        checks.check_handoff(request)
+        with self._operation(request.session_id) as op:
+            return handoffs.request_handoff(op, request)
+
+    def capture(self, session_id: str, reason: str) -> str | None:
+        checks.check_text("reason", reason)
+        with self._operation(session_id) as op:
+            return digests.capture(op, reason)
+
+    def settle(self, grant: Grant, settled: Settled) -> JobSettled:
+        checks.check_settled(grant, settled)
+        with self._operation(grant.session_id) as op:
+            return jobs.settle(op, grant, settled)
+
+    def job(self, session_id: str, lane: Lane, job_id: str) -> JobView | None:
+        checks.check_job_lane(lane)
+        require_id("job_id", job_id)
+        with self._operation(session_id, write=False) as op:
+            return reading.job(op, lane, job_id)
+
+    def journal(self, session_id: str, limit: int = 1_000) -> Sequence[JournalEntry]:
+        checks.check_count("limit", limit)
+        with self._operation(session_id, write=False) as op:
+            return journal.of_session(op, limit)
+
+    def unpublished(self, session_id: str) -> Sequence[JournalEntry]:
+        with self._operation(session_id) as op:
+            return journal.unpublished(op)
+
+    def publish(self, agent_name: str, entry: JournalEntry) -> None:
+        checks.check_published(agent_name, entry)
+        with self._agent_journal(agent_name, write=True) as published:
+            journal.publish(published, entry, self._clock(), self.limits)
+
+    def published(self, session_id: str, digest_id: str) -> None:
+        require_id("digest_id", digest_id)
+        with self._operation(session_id) as op:
+            journal.published(op, digest_id)
+
+    def recent_digests(self, agent_name: str, limit: int = 5) -> Sequence[JournalEntry]:
+        require_id("agent_name", agent_name)
+        checks.check_count("limit", limit)
+        with self._agent_journal(agent_name, write=False) as published:
+            return journal.newest(published, self._clock(), self.limits, limit)
 
     def close(self, session_id: str, *, now: bool = False) -> None:
         with self._operation(session_id) as op:

@@ -17,10 +17,8 @@ from pathlib import Path
 from sessionlib.errors import StoreCorrupt, StoreFull, StoreUnavailable
 from sessionlib.stores.contract import Limits
 from sessionlib.stores.ruled import RuledStore
+from sessionlib.stores.sqlite_journal import SqliteJournal
 from sessionlib.stores.sqlite_shelf import SqliteDueShelf, SqliteShelf
-
-SCHEMA_VERSION = 1
-"""Raised with every change of the tables that older code could not work with."""
 
 APPLICATION_ID = 0x5E55104B
 """Marks the file as ours, so that no foreign database is written to."""
@@ -33,7 +31,10 @@ CACHE_KIBIBYTES = 16_384
 
 IN_MEMORY = ":memory:"
 
-SCHEMA = """
+CLOSED_LOOK_SECONDS = 0.1
+"""How soon a thread that waits for the only connection notices that the store was closed."""
+
+FIRST_FORMAT = """
 CREATE TABLE sessions (session TEXT PRIMARY KEY, purged INTEGER NOT NULL, head TEXT NOT NULL);
 CREATE TABLE layouts (session TEXT PRIMARY KEY, records TEXT NOT NULL, carried TEXT);
 CREATE TABLE turns (session TEXT, turn TEXT, finished REAL, data TEXT NOT NULL, PRIMARY KEY (session, turn));
@@ -59,6 +60,25 @@ CREATE TABLE agents (digest TEXT PRIMARY KEY, data TEXT NOT NULL);
 CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 INSERT INTO counters VALUES ('unfinished', 0);
 """
+
+WITH_JOBS = """
+CREATE TABLE jobs (session TEXT, lane TEXT, job TEXT, is_queued INTEGER NOT NULL, finished REAL, data TEXT NOT NULL,
+    PRIMARY KEY (session, lane, job));
+CREATE INDEX queued_jobs ON jobs (session, lane) WHERE is_queued;
+CREATE INDEX finished_jobs ON jobs (session, finished) WHERE finished IS NOT NULL;
+CREATE TABLE journal (session TEXT, origin TEXT, digest TEXT, at REAL NOT NULL, is_published INTEGER NOT NULL,
+    data TEXT NOT NULL, PRIMARY KEY (session, origin, digest));
+CREATE INDEX journal_by_time ON journal (session, at);
+CREATE TABLE published (agent TEXT, origin TEXT, digest TEXT, at REAL NOT NULL, is_published INTEGER NOT NULL,
+    data TEXT NOT NULL, PRIMARY KEY (agent, origin, digest));
+CREATE INDEX published_by_time ON published (agent, at);
+"""
+
+FORMATS = (FIRST_FORMAT, WITH_JOBS)
+"""What makes a file of each format one of the next; the first makes an empty file one. A change that older code cannot
+work with adds one."""
+
+SCHEMA_VERSION = len(FORMATS)
 
 
 class SqliteStore(RuledStore):
@@ -121,6 +141,11 @@ class SqliteStore(RuledStore):
             yield SqliteDueShelf(connection)
 
     @contextmanager
+    def _agent_journal(self, agent_name: str, *, write: bool) -> Iterator[SqliteJournal]:
+        with self._transaction("BEGIN IMMEDIATE" if write else "BEGIN") as connection:
+            yield SqliteJournal(connection, "published", agent_name)
+
+    @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         with self._connection() as connection, _translated(self._path):
             connection.execute(begin)
@@ -133,17 +158,24 @@ class SqliteStore(RuledStore):
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        """A connection of one's own for a while: a new one if all are taken; in memory the only one is waited for."""
-        try:
-            connection = self._idle.get(block=self._path == IN_MEMORY)
-        except queue.Empty:
-            connection = self._connect()
+        """A connection of one's own for a while. Raises StoreUnavailable after `close_connections`."""
+        connection = self._taken()
         try:
             yield connection
         finally:
             self._idle.put(connection)
             if self._is_closed:
                 self.close_connections()
+
+    def _taken(self) -> sqlite3.Connection:
+        """An idle connection, or a new one if all are taken; in memory the only one is waited for."""
+        while not self._is_closed:
+            try:
+                return self._idle.get(self._path == IN_MEMORY, CLOSED_LOOK_SECONDS)
+            except queue.Empty:
+                if self._path != IN_MEMORY:
+                    return self._connect()
+        raise StoreUnavailable(f"{self._path} was closed")
 
     def _connect(self) -> sqlite3.Connection:
         with _translated(self._path):
@@ -166,7 +198,7 @@ def _close_all(connections: queue.LifoQueue[sqlite3.Connection]) -> None:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """Make the tables in an empty file; refuse a file that is not ours or newer."""
+    """Make the tables that the file does not have yet; refuse a file that is not ours or newer."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -177,8 +209,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
             raise StoreCorrupt("the file is another program's database")
         if version > SCHEMA_VERSION:
             raise StoreCorrupt(f"the file has format {version}, newer than {SCHEMA_VERSION}; upgrade this program")
-        if not table_count:
-            for statement in SCHEMA.split(";\n"):
+        if version < SCHEMA_VERSION:
+            for statement in "".join(FORMATS[version:]).split(";\n"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

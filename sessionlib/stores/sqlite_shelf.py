@@ -11,10 +11,11 @@ from sessionlib.codec import decode, decode_step, encode
 from sessionlib.entries import Entry
 from sessionlib.layout import Carried, Record
 from sessionlib.steps import EffectResult
-from sessionlib.stores.contract import Chunk, DueItem, DueKind, Lane, TurnInput
-from sessionlib.stores.rules.state import Head, LiveEntry, StoredEvent, Turn
+from sessionlib.stores.contract import Chunk, DueItem, DueKind, JobState, Lane, TurnInput
+from sessionlib.stores.rules.state import Head, Job, LiveEntry, StoredEvent, Turn
+from sessionlib.stores.sqlite_journal import SqliteJournal
 
-BULK_TABLES = ("turns", "inputs", "inbox", "steps", "live", "chunks", "events", "audit", "layouts")
+BULK_TABLES = ("turns", "inputs", "inbox", "steps", "live", "chunks", "events", "audit", "layouts", "jobs", "journal")
 """What a purge deletes in batches."""
 
 
@@ -97,6 +98,38 @@ class SqliteShelf:
     def drop_steps(self, lane: Lane) -> None:
         self._run("DELETE FROM steps WHERE session = ? AND lane = ?", lane)
 
+    def job(self, lane: Lane, job_id: str) -> Job | None:
+        text = self._first("SELECT data FROM jobs WHERE session = ? AND lane = ? AND job = ?", lane, job_id)
+        return decode(Job, text) if text else None
+
+    def put_job(self, job: Job) -> None:
+        # The row stays where it is: jobs wait in the order of their rows.
+        sql = (
+            "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+            " SET is_queued = excluded.is_queued, finished = excluded.finished, data = excluded.data"
+        )
+        finished = job.finished if job.state.is_finished else None
+        self._run(sql, job.lane, job.job_id, job.state is JobState.QUEUED, finished, encode(job))
+
+    def drop_job(self, lane: Lane, job_id: str) -> None:
+        self._run("DELETE FROM jobs WHERE session = ? AND lane = ? AND job = ?", lane, job_id)
+
+    def next_job_id(self, lane: Lane) -> str | None:
+        sql = "SELECT job FROM jobs WHERE session = ? AND lane = ? AND is_queued ORDER BY rowid LIMIT 1"
+        job_id: str | None = self._first(sql, lane)
+        return job_id
+
+    def queued_job_count(self, lane: Lane) -> int:
+        return int(self._first("SELECT count(*) FROM jobs WHERE session = ? AND lane = ? AND is_queued", lane))
+
+    def forget_jobs(self, finished_before: float, limit: int) -> None:
+        old = "SELECT rowid FROM jobs WHERE session = ? AND finished <= ? ORDER BY finished LIMIT ?"
+        self._run(f"DELETE FROM jobs WHERE rowid IN ({old})", finished_before, limit)
+
+    @property
+    def journal(self) -> SqliteJournal:
+        return SqliteJournal(self.connection, "journal", self.session_id)
+
     def live(self, first_seq: int) -> Sequence[LiveEntry]:
         columns = "seq, data, tokens, commit_token"
         rows = self._run(f"SELECT {columns} FROM live WHERE session = ? AND seq >= ? ORDER BY seq", first_seq)
@@ -168,8 +201,13 @@ class SqliteShelf:
         sql = "SELECT id, kind, data, at FROM audit WHERE session = ? AND id > ? ORDER BY id LIMIT ?"
         return [(number, StoredEvent(*event)) for number, *event in self._run(sql, after, limit)]
 
-    def has_due(self, kind: DueKind) -> bool:
-        return bool(self._first("SELECT count(*) FROM due WHERE session = ? AND kind = ?", kind))
+    def has_due(self, *kinds: DueKind) -> bool:
+        marks = ", ".join("?" * len(kinds))
+        return bool(self._first(f"SELECT count(*) FROM due WHERE session = ? AND kind IN ({marks})", *kinds))
+
+    def is_overdue(self, kind: DueKind, now: float) -> bool:
+        sql = "SELECT count(*) FROM due WHERE session = ? AND kind = ? AND (at <= ? OR sweeps > 0)"
+        return bool(self._first(sql, kind, now))
 
     def put_due(self, kind: DueKind, work_id: str, at: float) -> None:
         self._run("INSERT OR REPLACE INTO due VALUES (?, ?, ?, ?, 0)", kind, work_id, at)

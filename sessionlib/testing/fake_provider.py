@@ -6,31 +6,44 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
-from urllib.parse import quote
 
 from sessionlib.counters import counter_named
 from sessionlib.errors import InvalidInput
-from sessionlib.testing.answers import Answer, echo, fault_in, record_of, recorded
-from sessionlib.testing.observations import Observations, Prompt
+from sessionlib.testing.answers import Answer, echo, record_of, recorded
+from sessionlib.testing.chat_api import ChatApi
+from sessionlib.testing.messages_api import MessagesApi
+from sessionlib.testing.observations import Observations
+from sessionlib.testing.responses_api import ResponsesApi
+from sessionlib.testing.wire import Asked, Refused, Response, Spent, WireApi
 
 SUMMARIZER_MODEL = "summarizer"
 """The model whose requests are consolidations."""
 
 
 class Kind(StrEnum):
-    """Which calls a hold or a failure is for."""
+    """Which calls a hold or a failure is for. `all` means answers and summaries; a disposal cannot be held."""
 
     ALL = "all"
     ANSWERS = "answers"
     SUMMARIES = "summaries"
+    DISPOSALS = "disposals"
 
-    def covers(self, *, is_summary: bool) -> bool:
-        return self is Kind.ALL or (self is Kind.SUMMARIES) == is_summary
+    def covers(self, kind: Kind) -> bool:
+        return self is kind or (self is Kind.ALL and kind in _HELD_KINDS)
+
+
+_HELD_KINDS = (Kind.ANSWERS, Kind.SUMMARIES)
+
+_BROKEN = {
+    "garbage": Response(200, b"<html><body>gateway", "text/html"),
+    "truncated": Response(200, b'{"id":"fake","object":"chat.completion","choices":[{"mess'),
+}
+"""What comes instead of an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,32 +70,24 @@ class _Failure:
     retry_after_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    status: int
-    body: bytes
-    content_type: str = "application/json"
-    headers: Mapping[str, str] | None = None
-
-    @classmethod
-    def json(cls, value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-        return cls(status, json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"), headers=headers)
-
-    @classmethod
-    def error(cls, status: int, message: str, code: str, headers: Mapping[str, str] | None = None) -> Response:
-        error = {"message": message, "type": "invalid_request_error" if status < 500 else "server_error", "code": code}
-        return cls.json({"error": error}, status, headers)
+RequestCheck = Callable[[str, Any], str | None]
+"""Takes an API's name and a request's body; says what is wrong with it, None if nothing is."""
 
 
 class FakeProvider:
-    """A model whose every trait is chosen. Safe for concurrent use; a held call occupies the thread that made it."""
+    """A model whose every trait is chosen. Safe for concurrent use; a held call occupies the thread that made it.
 
-    def __init__(self, **traits: Any) -> None:
+    *check* looks at each request beside what the server itself looks at: what it complains of is refused with 400.
+    """
+
+    def __init__(self, *, check: RequestCheck | None = None, **traits: Any) -> None:
         self.traits = Traits(**traits)
         self.observations = Observations()
+        self.chat, self.messages, self.responses = ChatApi(), MessagesApi(), ResponsesApi()
+        self._check = check
         self._counter = counter_named("o200k_base")
         self._lock = threading.Lock()
-        self._gates = {is_summary: _Gate() for is_summary in (False, True)}
+        self._gates = {kind: _Gate() for kind in _HELD_KINDS}
         self._failures: deque[_Failure] = deque()
         self._recordings: dict[str, dict[str, Any]] = {}
 
@@ -96,22 +101,21 @@ class FakeProvider:
 
     def hold(self, kind: str = Kind.ALL) -> None:
         """Keep calls of that kind open until `release`. They are counted before they are held."""
-        for is_summary, gate in self._gates.items():
-            if _kind(kind).covers(is_summary=is_summary):
-                gate.close()
+        for gate in self._gates_of(kind):
+            gate.close()
 
     def release(self, kind: str = Kind.ALL) -> None:
         """Answer what is held, and hold no more of that kind."""
-        for is_summary, gate in self._gates.items():
-            if _kind(kind).covers(is_summary=is_summary):
-                gate.open()
+        for gate in self._gates_of(kind):
+            gate.open()
 
     def fail(
         self, failure: int | str, count: int = 1, kind: str = Kind.ALL, retry_after_seconds: float | None = None
     ) -> None:
-        """Fail the next *count* calls of that kind: with a status, or with `garbage` (half a page of HTML)."""
-        if failure != "garbage" and not (isinstance(failure, int) and 400 <= failure < 600):
-            raise InvalidInput("failure", failure, 'must be "garbage" or a status from 400 to 599')
+        """Fail the next *count* calls of that kind: with a status, with `garbage` (half a page of HTML), or with an
+        answer that is `truncated`."""
+        if failure not in _BROKEN and not (isinstance(failure, int) and 400 <= failure < 600):
+            raise InvalidInput("failure", failure, f"must be a status from 400 to 599, or of {', '.join(_BROKEN)}")
         if not isinstance(count, int) or not 0 <= count <= 100_000:
             raise InvalidInput("count", count, "must be 0 to 100,000")
         with self._lock:
@@ -143,30 +147,37 @@ class FakeProvider:
         `sessions`, by id: `calls`; `asked_again` (idempotency keys asked more than once, and how often);
         `largest_request_tokens` and `fill`, its share of the window; `refused` (above the window); `break_count` and
         `breaks`: requests that did not extend the one before, with both keys, the time, and `first_difference`, the
-        index of the first message that changed (-1: model, tools or parameters did).
+        index of the first message that changed (-1: model, tools or parameters did). Anthropic messages are compared
+        block by block, responses with all that they continue.
         `consolidations`: key, `started` and `ended` in seconds since the epoch, tokens. They are asked outside every
         session, so they belong to none. `held`: calls that wait for `release` now, by kind.
         """
         report = self.observations.report(self.traits.window_tokens, sessions)
-        held = {kind: self._gates[kind is Kind.SUMMARIES].waiting for kind in (Kind.ANSWERS, Kind.SUMMARIES)}
-        return {**report, "held": {str(kind): count for kind, count in held.items()}}
+        return {**report, "held": {str(kind): gate.waiting for kind, gate in self._gates.items()}}
 
-    def complete(self, raw: bytes, *, session: str, key: str) -> Response:
-        """Answer one chat-completions call of *session* under the idempotency key *key*."""
+    def complete(self, api: WireApi, raw: bytes, *, session: str, key: str) -> Response:
+        """Answer one call of *session* under the idempotency key *key*, as *api* has it."""
         started = time.time()
         try:
             text = raw.decode()
             body = json.loads(text)
-            fault = fault_in(body)
+            if fault := self._check(api.name, body) if self._check else None:
+                return api.error(400, fault, "invalid_request")
+            asked = api.read(body, text)
+        except Refused as refused:
+            return api.error(refused.status, refused.message, refused.code)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return Response.error(400, "the request is not a chat completion", "invalid_json")
-        if fault:
-            return Response.error(400, fault, "invalid_request")
-        prompt_tokens = self._counter.text(text)
+            return api.error(400, f"the request is not one of {api.name}", "invalid_json")
+        call = _Call(api, body, asked, key, self._counter.text(asked.text))
         if body["model"] == SUMMARIZER_MODEL:
-            return self._consolidation(body, key, prompt_tokens)
+            return self._consolidation(call)
         with self._timed(session, "model", key, started):
-            return self._conversation(body, session, key, prompt_tokens)
+            return self._conversation(call, session)
+
+    def dispose(self, handle: str) -> Response:
+        """Answer a deletion of a held response."""
+        failure = self._next_failure(Kind.DISPOSALS)
+        return _failed(failure, self.responses) if failure else self.responses.delete(handle)
 
     def trace(self, session: str) -> list[dict[str, Any]]:
         """When a session's calls came and were answered: `kind` (model, tool), `key` (the call id of a tool),
@@ -180,46 +191,52 @@ class FakeProvider:
         finally:
             self.observations.served(session, kind, key, started, time.time())
 
-    def _conversation(self, body: Mapping[str, Any], session: str, key: str, prompt_tokens: int) -> Response:
-        shared_fraction = self.observations.received(session, key, Prompt.of(body), prompt_tokens)
+    def _conversation(self, call: _Call, session: str) -> Response:
+        asked, prompt_tokens = call.asked, call.prompt_tokens
+        shared_fraction = self.observations.received(session, call.key, asked.prompt, prompt_tokens)
         if prompt_tokens > self.traits.window_tokens:
             self.observations.refused(session)
-            return _above(self.traits.window_tokens, prompt_tokens)
-        if failed := self._delayed(is_summary=False):
+            return call.api.above(self.traits.window_tokens, prompt_tokens)
+        if failed := self._delayed(Kind.ANSWERS, call.api):
             return failed
-        answer = self._answer(session, key, body["messages"])
+        answer = self._answer(session, call.key, asked.messages)
         if answer is None:
-            return Response.error(400, f"the recording of this session has no answer for {key}", "not_recorded")
-        cached_tokens = int(prompt_tokens * shared_fraction)
-        return _completion(body["model"], key, answer, prompt_tokens, self._tokens(answer), cached_tokens)
+            return call.api.error(400, f"the recording of this session has no answer for {call.key}", "not_recorded")
+        return call.answered(answer, self._tokens(answer), int(prompt_tokens * shared_fraction))
 
-    def _consolidation(self, body: Mapping[str, Any], key: str, prompt_tokens: int) -> Response:
+    def _consolidation(self, call: _Call) -> Response:
         started = time.time()
-        if prompt_tokens > self.traits.window_tokens:
+        if call.prompt_tokens > self.traits.window_tokens:
             self.observations.refused(None)
-            return _above(self.traits.window_tokens, prompt_tokens)
-        if failed := self._delayed(is_summary=True):
+            return call.api.above(self.traits.window_tokens, call.prompt_tokens)
+        if failed := self._delayed(Kind.SUMMARIES, call.api):
             return failed
-        answer = record_of(body["messages"], self._counter)
+        answer = record_of(call.asked.messages, self._counter)
         completion_tokens = self._tokens(answer)
-        self.observations.consolidated(key, started, time.time(), prompt_tokens, completion_tokens)
-        return _completion(body["model"], key, answer, prompt_tokens, completion_tokens)
+        self.observations.consolidated(call.key, started, time.time(), call.prompt_tokens, completion_tokens)
+        return call.answered(answer, completion_tokens)
 
-    def _delayed(self, *, is_summary: bool) -> Response | None:
+    def _delayed(self, kind: Kind, api: WireApi) -> Response | None:
         """Let the call take its time, held or slow; the failure that it then ends in, if one was asked for."""
-        self._gates[is_summary].pass_through()
+        self._gates[kind].pass_through()
         traits = self.traits
-        time.sleep(traits.summary_latency_seconds if is_summary else traits.latency_seconds)
-        failure = self._next_failure(is_summary=is_summary)
-        return _failed(failure) if failure else None
+        time.sleep(traits.summary_latency_seconds if kind is Kind.SUMMARIES else traits.latency_seconds)
+        failure = self._next_failure(kind)
+        return _failed(failure, api) if failure else None
+
+    def _gates_of(self, kind: str) -> list[_Gate]:
+        gates = [gate for held, gate in self._gates.items() if _kind(kind).covers(held)]
+        if not gates:
+            raise InvalidInput("kind", kind, "must be one of calls that can be held")
+        return gates
 
     def _tokens(self, answer: Answer) -> int:
         return self._counter.text(json.dumps(answer.message(), ensure_ascii=False))
 
-    def _next_failure(self, *, is_summary: bool) -> _Failure | None:
+    def _next_failure(self, kind: Kind) -> _Failure | None:
         with self._lock:
             for failure in self._failures:
-                if failure.kind.covers(is_summary=is_summary):
+                if failure.kind.covers(kind):
                     self._failures.remove(failure)
                     return failure
         return None
@@ -230,6 +247,23 @@ class FakeProvider:
                 return echo(messages)
             answer: Answer | None = self._recordings[session]["answers"].get(key)
             return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call that is as it should be, and its size in tokens."""
+
+    api: WireApi
+    body: Mapping[str, Any]
+    asked: Asked
+    key: str
+    prompt_tokens: int
+
+    def answered(self, answer: Answer, completion_tokens: int, cached_tokens: int = 0) -> Response:
+        spent = Spent(
+            prompt_tokens=self.prompt_tokens, completion_tokens=completion_tokens, cached_tokens=cached_tokens
+        )
+        return self.api.answer(self.body, self.key, answer, spent)
 
 
 class _Gate:
@@ -256,31 +290,12 @@ class _Gate:
             self.waiting -= 1
 
 
-def _completion(
-    model: str, key: str, answer: Answer, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0
-) -> Response:
-    choice = {"index": 0, "message": answer.message(), "finish_reason": "tool_calls" if answer.calls else "stop"}
-    usage = {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": cached_tokens},
-    }
-    completion = {"id": f"fake-{quote(key)}", "object": "chat.completion", "created": int(time.time()), "model": model}
-    return Response.json({**completion, "choices": [choice], "usage": usage})
-
-
-def _above(window_tokens: int, prompt_tokens: int) -> Response:
-    message = f"This model's maximum context length is {window_tokens} tokens. Your request has {prompt_tokens} tokens."
-    return Response.error(400, message, "context_length_exceeded")
-
-
-def _failed(failure: _Failure) -> Response:
-    if failure.failure == "garbage":
-        return Response(200, b"<html><body>gateway", "text/html")
+def _failed(failure: _Failure, api: WireApi) -> Response:
+    if isinstance(failure.failure, str):
+        return _BROKEN[failure.failure]
     seconds = failure.retry_after_seconds
     headers = {} if seconds is None else {"Retry-After": f"{seconds:g}"}
-    return Response.error(int(failure.failure), "a failure was asked for", "scripted", headers)
+    return api.error(failure.failure, "a failure was asked for", "scripted", headers)
 
 
 def _kind(value: str) -> Kind:

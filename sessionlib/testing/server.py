@@ -1,14 +1,18 @@
-"""A fake provider server: an OpenAI-compatible chat-completions API whose every trait is chosen.
+"""A fake provider server: chat completions, Anthropic messages and OpenAI responses, every trait of them chosen.
 
 It counts each request as it came, serialised, with the o200k tokenizer, and refuses what is above its window. It
 survives the workers that a test kills, and tells afterwards what it was sent.
 
-POST /v1/chat/completions
+POST /v1/chat/completions, /v1/messages, /v1/responses
     Answers with the reply recorded for the Idempotency-Key, if the X-Session-Id has a recording; with a record of the
-    evidence, if the model is "summarizer"; else with an echo.
+    evidence, if the model is "summarizer"; else with an echo. Responses are held, and go on from the one that
+    previous_response_id names; DELETE /v1/responses/ID lets go of one.
+POST /forget
+    {"handles": [ID, ...]} loses held responses, {} all of them.
 POST /recordings/SESSION
     {"answers": {KEY: REPLY}, "results": {CALL_ID: TEXT}} adds to what is recorded; KEY is SESSION/TURN/STEP, REPLY is
-    {"text": TEXT, "calls": [{"call_id": ID, "name": NAME, "arguments": TEXT}]}. DELETE forgets it.
+    {"text": TEXT, "calls": [{"call_id": ID, "name": NAME, "arguments": TEXT}]}, or {"refusal": TEXT}, or
+    {"reasoning": TEXT}. DELETE forgets it.
 GET /recordings/SESSION/results/CALL_ID
     The recorded result of a tool call, as plain text.
 POST /settings
@@ -16,7 +20,8 @@ POST /settings
 POST /hold, POST /release
     Keeps calls open until they are released: {"kind": "all", "answers" or "summaries"}, all by default.
 POST /failures
-    {"failure": STATUS or "garbage", "count": N, "kind": KIND, "retry_after_seconds": S} fails the next N calls.
+    {"failure": STATUS, "garbage" or "truncated", "count": N, "kind": KIND, "retry_after_seconds": S} fails the next N
+    calls; the kind "disposals" stands for deletions.
 GET /report, GET /report/SESSION
     What was seen (`FakeProvider.report` says what). DELETE /report forgets it.
 GET /trace/SESSION
@@ -41,7 +46,8 @@ from typing import Any, Self
 from urllib.parse import unquote
 
 from sessionlib.errors import InvalidInput
-from sessionlib.testing.fake_provider import FakeProvider, Response, Traits
+from sessionlib.testing.fake_provider import FakeProvider, RequestCheck, Traits
+from sessionlib.testing.wire import Response, WireApi
 
 MAX_BODY_BYTES = 256 * 1024 * 1024
 """A larger request is refused unread."""
@@ -61,8 +67,10 @@ class FakeProviderServer(FakeProvider):
     ```
     """
 
-    def __init__(self, *, host: str = "127.0.0.1", port: int = 0, **traits: Any) -> None:
-        super().__init__(**traits)
+    def __init__(
+        self, *, host: str = "127.0.0.1", port: int = 0, check: RequestCheck | None = None, **traits: Any
+    ) -> None:
+        super().__init__(check=check, **traits)
         self._http = _Server((host, port), self)
         self._thread = threading.Thread(target=self._http.serve_forever, name="fake-provider", daemon=True)
 
@@ -76,7 +84,7 @@ class FakeProviderServer(FakeProvider):
 
     @property
     def base_url(self) -> str:
-        """What a chat-completions provider is given."""
+        """What a provider of chat completions or responses is given; one of Anthropic messages is given `url`."""
         return f"{self.url}/v1"
 
     def __enter__(self) -> Self:
@@ -100,8 +108,17 @@ class FakeProviderServer(FakeProvider):
     def _routed(self, method: str, parts: list[str], body: bytes, headers: Mapping[str, str]) -> Response:
         match method, parts:
             case "POST", ["v1", "chat", "completions"] | ["chat", "completions"]:
-                session, key = (unquote(headers.get(name, "")) for name in ("x-session-id", "idempotency-key"))
-                return self.complete(body, session=session, key=key)
+                return self._completed(self.chat, body, headers)
+            case "POST", ["v1", "messages"] if "anthropic-version" not in headers:
+                return self.messages.error(400, "anthropic-version: header is required", "")
+            case "POST", ["v1", "messages"]:
+                return self._completed(self.messages, body, headers)
+            case "POST", ["v1", "responses"]:
+                return self._completed(self.responses, body, headers)
+            case "DELETE", ["v1", "responses", handle]:
+                return self.dispose(handle)
+            case "POST", ["forget"]:
+                self.responses.forget(**_loaded(body))
             case "POST", ["recordings", session]:
                 self.record(session, _loaded(body))
             case "DELETE", ["recordings", session]:
@@ -130,6 +147,10 @@ class FakeProviderServer(FakeProvider):
             case _:
                 return Response.error(404, "there is nothing here", "not_found")
         return Response.json({"ok": True})
+
+    def _completed(self, api: WireApi, body: bytes, headers: Mapping[str, str]) -> Response:
+        session, key = (unquote(headers.get(name, "")) for name in ("x-session-id", "idempotency-key"))
+        return self.complete(api, body, session=session, key=key)
 
 
 class _Server(ThreadingHTTPServer):

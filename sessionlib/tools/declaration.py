@@ -34,13 +34,20 @@ class Tool:
     declaration: ToolDeclaration
     run: Callable[[str, ToolContext], str]
     """Takes the arguments as the model wrote them; raises InvalidInput where they do not fit the schema."""
+    instructions: bool = False
+    """Its results are instructions that the agent follows (a skill, a policy): summaries are shown them whole."""
 
     @classmethod
-    def from_function(cls, function: Callable[..., Any], *, name: str | None = None) -> Tool:
+    def from_function(
+        cls, function: Callable[..., Any], *, name: str | None = None, instructions: bool = False
+    ) -> Tool:
         """Declare a function: its name, docstring and annotations. A ToolContext parameter is filled in, not declared.
 
-        Raises InvalidInput for a coroutine function, and for a parameter without annotation or that takes no keyword.
+        Raises InvalidInput for what is no function, for a coroutine function, and for a parameter without annotation or
+        that takes no keyword.
         """
+        if not inspect.isroutine(function):
+            raise InvalidInput("tool", function, "must be a function")
         if inspect.iscoroutinefunction(function):
             raise InvalidInput("tool", function.__name__, "must not be a coroutine function: tools run in threads")
         signature = _Signature.of(function)
@@ -58,7 +65,7 @@ class Tool:
                 raise InvalidInput("arguments", arguments, rule) from None
             return as_text(function(**keywords))
 
-        return cls(declaration, run)
+        return cls(declaration, run, instructions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Breadth first through everything that can happen, with the real rules doing every operation."""
+"""Breadth first through everything that can happen, every state by itself. `complete` goes further."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def explore(
 ) -> Explored:
     """Every state in which at most so many of these faults met. Raises Violation."""
     rules = Rules(make_store)
-    search = _Search(Moves(rules, faults, faults_at_once, begin_token))
-    with _nothing_collected():
+    search = PlainSearch(Moves(rules, faults, faults_at_once, begin_token))
+    with nothing_collected():
         search.run()
     search.require_nothing_stuck()
     return Explored(
@@ -65,7 +65,7 @@ def explore(
 
 
 @contextmanager
-def _nothing_collected() -> Iterator[None]:
+def nothing_collected() -> Iterator[None]:
     """All that is made is kept: looking for garbage again and again would take half of the time."""
     gc.disable()
     try:
@@ -75,7 +75,7 @@ def _nothing_collected() -> Iterator[None]:
 
 
 @dataclass
-class _Search:
+class PlainSearch:
     """The states seen so far, by number, and how each was first reached."""
 
     moves: Moves
@@ -96,7 +96,7 @@ class _Search:
 
     def _expand(self, position: int) -> None:
         state = self.states[position]
-        if self.moves.is_done(state):
+        if self.moves.is_done(state.store, state.resend):
             self.done.append(position)
         label = ""
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sessionlib.steps import EffectResult
@@ -21,7 +22,17 @@ from sessionlib.stores.contract import (
 from sessionlib.stores.memory import MemoryStore, World
 from sessionlib.stores.rules.state import Head, Hold
 from tests.checker.explore import memory_store
-from tests.checker.model import COUNTED, LIMITS, NOW, SESSION
+from tests.checker.model import (
+    COUNTED,
+    EXPIRY,
+    LIMITS,
+    NO_REPLY,
+    NOW,
+    OPENED,
+    PURGE,
+    RESTORE,
+    SESSION,
+)
 from tests.checker.moves import BeginToken, fresh_token
 from tests.checker.operations import MakeStore
 
@@ -146,6 +157,39 @@ class EndLeavesNext(FaultyStore):
         return committed
 
 
+class TokenOfNoOpening(FaultyStore):
+    """Keeps the token of a begin as it came: it stands for the work of any session that was ever opened so."""
+
+    def begin(
+        self, session_id: str, lane: Lane, token: str, known: Snapshot | None = None, own_turn_id: str = ""
+    ) -> Grant | Refusal:
+        head = self._head()
+        if head is None:
+            return super().begin(session_id, lane, token, known, own_turn_id)
+        self._rename(lambda held: f"{held}{OPENED}{head.created:.6f}" if held else "")
+        granted = super().begin(session_id, lane, token, known, own_turn_id)
+        self._rename(lambda held: held.partition(OPENED)[0])
+        return replace(granted, token=token) if isinstance(granted, Grant) else granted
+
+    def _rename(self, name: Callable[[str], str]) -> None:
+        head = self._head()
+        assert head is not None
+        rotation = head.rotation
+        if rotation is not None:
+            rotation = replace(rotation, hold=replace(rotation.hold, token=name(rotation.hold.token)))
+        self._put_head(replace(head, hold=replace(head.hold, token=name(head.hold.token)), rotation=rotation))
+
+
+class StepAfterGap(FaultyStore):
+    """Takes a step whatever its position, if it has none there."""
+
+    def save_step(self, grant: Grant, position: int, name: str, result: EffectResult) -> int:
+        turn = dict(self.world.box(SESSION).turns).get(grant.work_id)
+        if turn is not None:
+            position = min(position, turn.tries.step_base + len(self.world.box(SESSION).turn_steps))
+        return super().save_step(grant, position, name, result)
+
+
 def counted_token(world: World, lane: Lane) -> str:
     """A counter in the place of a random token: it starts again with every piece of work, and so after a purge."""
     head = world.box(SESSION).head
@@ -154,7 +198,7 @@ def counted_token(world: World, lane: Lane) -> str:
         hold = head.hold
     elif head is not None and head.rotation is not None:
         hold = head.rotation.hold
-    return f"{COUNTED}{int(hold.token.removeprefix(COUNTED) or 0) + 1}"
+    return f"{COUNTED}{int(hold.token.partition(OPENED)[0].removeprefix(COUNTED) or 0) + 1}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,11 +209,13 @@ class Planted:
     finding: str
     make_store: MakeStore = memory_store
     begin_token: BeginToken = fresh_token
+    faults: tuple[str, ...] = ()
+    """What must go wrong for it to be found."""
 
 
 PLANTED = (
-    Planted(name="commit without token", finding="stale token", make_store=CommitWithoutToken),
-    Planted(name="commit without round", finding="history is", make_store=CommitWithoutRound),
+    Planted(name="commit without token", finding="stale token", make_store=CommitWithoutToken, faults=(EXPIRY,)),
+    Planted(name="commit without round", finding="history is", make_store=CommitWithoutRound, faults=(RESTORE,)),
     Planted(name="commit not recognised", finding="commit sent twice", make_store=CommitForgetsItsToken),
     Planted(name="begin without lease", finding="while another holds it", make_store=BeginWithoutLease),
     Planted(name="begin drops the due member", finding="unfinished is", make_store=BeginDropsDue),
@@ -178,5 +224,18 @@ PLANTED = (
     Planted(name="step without position", finding="save sent twice", make_store=StepWithoutPosition),
     Planted(name="submit not recognised", finding="submit sent twice", make_store=SubmitForgetsIds),
     Planted(name="end leaves the next turn", finding="may start now and is due in", make_store=EndLeavesNext),
-    Planted(name="counter as token", finding="stale token", begin_token=counted_token),
+    Planted(
+        name="counter as token",
+        finding="stale token",
+        make_store=TokenOfNoOpening,
+        begin_token=counted_token,
+        faults=(PURGE,),
+    ),
+    Planted(name="step after a gap", finding="save sent twice", make_store=StepAfterGap, faults=(RESTORE,)),
+    Planted(
+        name="token of no opening",
+        finding="stale token",
+        make_store=TokenOfNoOpening,
+        faults=(NO_REPLY, PURGE, RESTORE),
+    ),
 )

@@ -13,7 +13,6 @@ from tests.checker.model import (
     RECORD_TOKENS,
     ROUND_COUNT,
     SESSION,
-    SUBMITTED,
     RotationJob,
     TurnJob,
     message,
@@ -21,6 +20,7 @@ from tests.checker.model import (
     step_name,
 )
 from tests.checker.operations import Heard, Op, normalised
+from tests.checker.renaming import distinct
 
 Findings = Iterator[str]
 
@@ -66,13 +66,11 @@ def history(box: SessionBox) -> list[str]:
 
 def _history_findings(box: SessionBox, head: Head) -> Findings:
     """Every round that a turn committed is recorded once, turns in the order of submit, nothing else."""
-    turns, life = dict(box.turns), head.agent.digest
     expected = [
         text
-        for turn_id in SUBMITTED[life]
-        if turn_id in turns
-        for number in range(turns[turn_id].rounds)
-        for text in round_texts(message(life, turn_id), number)
+        for turn_id, turn in box.turns
+        for number in range(turn.rounds)
+        for text in round_texts(message(head.agent.digest, turn_id), number)
     ]
     recorded = history(box)
     if recorded != expected:
@@ -192,7 +190,7 @@ def _begin_findings(before: World, op: Op, heard: Heard, after: World) -> Findin
             yield "begin granted nothing and changed the store"
         return
     hold = _hold(before, op.lane)
-    if hold.is_live(NOW) and hold.token != op.token:
+    if hold.is_live(NOW) and distinct([hold.token]) != (op.token,):
         yield f"begin granted the {op.lane} lane while another holds it"
     if isinstance(heard.job, TurnJob):
         box = before.box(SESSION)

@@ -47,6 +47,9 @@ MOST_HINTS = 2
 FRESH = "fresh"
 """The token that a worker just made up: unlike any other."""
 
+OPENED = "@"
+"""Stands in a lane's token between what its holder made up and the time at which the session was opened."""
+
 COUNTED = "count-"
 """Begins a token that is a number, which means something: it keeps its name where others are named anew."""
 
@@ -97,7 +100,7 @@ Worker = Asking | TurnJob | RotationJob | None
 """What a worker remembers; None if it is idle."""
 
 
-Crew = tuple[tuple[Worker, ...], tuple[Worker, ...]]
+Crew = tuple[tuple[Worker, ...], ...]
 """All workers by lane, in the order of `LANES`. Those of a lane are alike: they stand in a fixed order of memories."""
 
 

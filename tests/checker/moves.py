@@ -62,6 +62,7 @@ class Change(NamedTuple):
     most_hints: tuple[int, int] = (MOST_HINTS, MOST_HINTS)
     """How many of each lane may be."""
     resend: str = ""
+    is_sweep: bool = False
 
 
 BeginToken = Callable[[World, Lane], str]
@@ -82,35 +83,42 @@ class Moves:
     begin_token: BeginToken = fresh_token
     crews: list[Crew] = field(default_factory=list)
     _crew_numbers: dict[Crew, int] = field(default_factory=dict)
-    _changes: dict[tuple[int, int, str], list[Change]] = field(default_factory=dict)
+    _known_changes: dict[tuple[int, int, str], list[Change]] = field(default_factory=dict)
     _settled: dict[tuple[int, int, int], tuple[int, int, int]] = field(default_factory=dict)
 
     def start(self) -> State:
         """A session just opened, nobody busy."""
         store, _ = self.rules.apply(self.rules.number(World()), Op("open", life=FIRST_LIFE))
-        return State(store, -1, self._crew(((None, None), (None, None))), (0, 0), self.faults)
+        return State(store, -1, self.crew(((None, None), (None, None))), (0, 0), self.faults)
 
     def after(self, state: State) -> Iterator[Move]:
         """Raises Found."""
         key = (state.store, state.crew, state.resend)
-        changes = self._changes.get(key)
+        changes = self._known_changes.get(key)
         if changes is None:
-            changes = self._changes[key] = list(self._all_changes(*key))
+            changes = self._known_changes[key] = list(self.changes(*key))
         may_fail = len(self.faults) - len(state.faults_left) < self.faults_at_once
         for change in changes:
             if self._is_possible(change, state, may_fail):
                 yield Move(change.label, self._changed(state, change), bool(change.fault))
         if state.backup not in (-1, state.store):
             store, backup, crew = self._settle(state.backup, -1, state.crew)
-            restored = State(store, backup, crew, state.hints, state.faults_left)
+            restored = State(store, backup, crew, state.hints, state.faults_left, state.resend)
             yield Move("the copy is restored", restored, is_fault=True)
 
-    def is_done(self, state: State) -> bool:
+    def is_done(self, store: int, resend: str) -> bool:
         """Everything that the caller submits has its answer, and nothing is unfinished."""
-        world, head = self.rules.worlds[state.store], self._head(state.store)
-        if head is None or head.purged or world.due or state.resend:
+        world, head = self.rules.worlds[store], self.head(store)
+        if head is None or head.purged or world.due or resend:
             return False
         return {key for key, _ in world.box(SESSION).turns} == set(SUBMITTED[head.agent.digest])
+
+    def settle(self, store: int, crew: int) -> tuple[int, int, dict[str, str]]:
+        """The store and workers that stand for these, and what each token is called there."""
+        names: dict[str, str] = {}
+        _give_names(names, self.rules.tokens[store])
+        crew = self._named(crew, names)
+        return self.rules.renamed(store, names), crew, names
 
     def _is_possible(self, change: Change, state: State, may_fail: bool) -> bool:
         if change.fault and not (may_fail and change.fault in state.faults_left):
@@ -140,19 +148,25 @@ class Moves:
         tokens = self.rules.tokens[store] + (self.rules.tokens[backup] if backup >= 0 else ())
         names: dict[str, str] = {}
         _give_names(names, tokens)
+        crew = self._named(crew, names)
+        copied = self.rules.renamed(backup, names) if backup >= 0 else -1
+        return self.rules.renamed(store, names), copied, crew
+
+    def _named(self, crew: int, names: dict[str, str]) -> int:
+        """The workers in their fixed order, under these names; tokens that have none yet get one."""
         lanes = [sorted(lane, key=lambda worker: repr(renamed_worker(worker, names))) for lane in self.crews[crew]]
         _give_names(names, (token for lane in lanes for worker in lane for token in worker_tokens(worker)))
-        turn, rotation = (tuple(renamed_worker(worker, names) for worker in lane) for lane in lanes)
-        copied = self.rules.renamed(backup, names) if backup >= 0 else -1
-        return self.rules.renamed(store, names), copied, self._crew((turn, rotation))
+        return self.crew(tuple(tuple(renamed_worker(worker, names) for worker in lane) for lane in lanes))
 
-    def _crew(self, crew: Crew) -> int:
+    def crew(self, crew: Crew) -> int:
+        """Its number."""
         number = self._crew_numbers.setdefault(crew, len(self.crews))
         if number == len(self.crews):
             self.crews.append(crew)
         return number
 
-    def _all_changes(self, store: int, crew: int, resend: str) -> Iterator[Change]:
+    def changes(self, store: int, crew: int, resend: str) -> Iterator[Change]:
+        """Whatever hints are in flight and faults are left. Raises Found."""
         yield from self._caller(store, crew, resend)
         others = [*self._operator(store, crew)]
         for lane in LANES:
@@ -165,7 +179,7 @@ class Moves:
 
     def _caller(self, store: int, crew: int, resend: str) -> Iterator[Change]:
         """Submits in order, resends what was not answered, submits again what a restore has lost."""
-        head = self._head(store)
+        head = self.head(store)
         if head is None:
             yield self._done("the caller opens the session again", store, crew, Op("open", life=SECOND_LIFE))
             return
@@ -195,8 +209,8 @@ class Moves:
         workers = self.crews[crew][LANES.index(lane)]
         for index, worker in enumerate(workers):
             if worker is not None and worker not in workers[:index]:
-                yield from self._sent(store, crew, lane, index, _next_op(worker, lane))
-                killed = self._with_worker(crew, lane, index, None)
+                yield from self._sent(store, crew, lane, index, next_op(worker, lane))
+                killed = self.with_worker(crew, lane, index, None)
                 yield Change(f"{_name(lane, index)} is killed", store, killed, fault=KILL)
 
     def _sent(self, store: int, crew: int, lane: Lane, index: int, op: Op) -> Iterator[Change]:
@@ -204,10 +218,10 @@ class Moves:
         after, heard = self.rules.apply(store, op)
         label = f"{_name(lane, index)}: {_told(op)}"
         worker = self.crews[crew][LANES.index(lane)][index]
-        told = self._with_worker(crew, lane, index, _learned(worker, op, heard))
+        told = self.with_worker(crew, lane, index, _learned(worker, op, heard))
         yield Change(f"{label} → {_answered(heard)}", after, told, _hints(heard))
         if not heard.is_lost and (op.name != "begin" or heard.job):
-            untold = self._with_worker(crew, lane, index, _unanswered(worker, op))
+            untold = self.with_worker(crew, lane, index, _unanswered(worker, op))
             yield Change(f"{label}, no reply", after, untold, fault=NO_REPLY)
 
     def _clock(self, store: int, crew: int, lane: Lane) -> Iterator[Change]:
@@ -215,7 +229,9 @@ class Moves:
         token = self._live_token(store, lane)
         if token:
             lapsed, _ = self.rules.apply(store, Op("lapse", lane=lane))
-            is_known = any(token in worker_tokens(worker) for workers in self.crews[crew] for worker in workers)
+            workers = [worker for workers in self.crews[crew] for worker in workers]
+            known = distinct(token for worker in workers for token in worker_tokens(worker))
+            is_known = set(distinct([token])) <= set(known)
             whose, fault = ("live", EXPIRY) if is_known else ("dead", "")
             yield Change(f"the {whose} holder's {lane} lease passes", lapsed, crew, fault=fault)
 
@@ -224,11 +240,12 @@ class Moves:
         if not self._live_token(store, lane):
             swept = self._done(f"the reaper sends a hint for the {lane} lane", store, crew, Op("sweep", lane=lane))
             if any(swept.hints):
-                yield swept._replace(most_hints=(0, MOST_HINTS) if lane is Lane.TURN else (MOST_HINTS, 0))
+                most = (0, MOST_HINTS) if lane is Lane.TURN else (MOST_HINTS, 0)
+                yield swept._replace(most_hints=most, is_sweep=True)
 
     def _operator(self, store: int, crew: int) -> Iterator[Change]:
         """Purges (the reaper goes on with it), and copies the store."""
-        head = self._head(store)
+        head = self.head(store)
         if head is None:
             return
         purged = self._done("the purge goes on", store, crew, Op("purge"))
@@ -242,24 +259,27 @@ class Moves:
         after, heard = self.rules.apply(store, op)
         return Change(label, after, crew, _hints(heard))
 
-    def _with_worker(self, crew: int, lane: Lane, index: int, worker: Worker) -> int:
+    def with_worker(self, crew: int, lane: Lane, index: int, worker: Worker) -> int:
+        """The crew in which one worker remembers something else."""
         lanes = [list(workers) for workers in self.crews[crew]]
         lanes[LANES.index(lane)][index] = worker
-        return self._crew((tuple(lanes[0]), tuple(lanes[1])))
+        return self.crew(tuple(map(tuple, lanes)))
 
-    def _head(self, store: int) -> Head | None:
+    def head(self, store: int) -> Head | None:
+        """Of the session in this store."""
         return self.rules.worlds[store].box(SESSION).head
 
     def _live_token(self, store: int, lane: Lane) -> str:
         """The lane's token, if its lease is live."""
-        head = self._head(store)
+        head = self.head(store)
         if head is None or head.purged:
             return ""
         hold = head.hold if lane is Lane.TURN else head.rotation.hold if head.rotation else Hold()
         return hold.token if hold.is_live(NOW) else ""
 
 
-def _next_op(worker: Asking | Job, lane: Lane) -> Op:
+def next_op(worker: Asking | Job, lane: Lane) -> Op:
+    """What a busy worker sends next."""
     match worker:
         case Asking():
             return Op("begin", lane=lane, token=worker.token)

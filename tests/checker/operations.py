@@ -30,10 +30,12 @@ from sessionlib.stores.rules.state import Hold, StoredEvent, Turn
 from sessionlib.summaries.contract import Consolidated
 from tests.checker.model import (
     ENTRY_TOKENS,
+    FIRST_LIFE,
     LINE_TOKENS,
     NOW,
     RECORD_TOKENS,
     ROUND_COUNT,
+    SECOND_LIFE,
     SESSION,
     Job,
     RotationJob,
@@ -47,6 +49,8 @@ MakeStore = Callable[[World], MemoryStore]
 AHEAD = NOW + 1_000_000.0
 """Where a due member stands that is not to be looked at now."""
 LAPSED = NOW - 1.0
+OPENED_AT = {FIRST_LIFE: NOW, SECOND_LIFE: NOW + 1.0}
+"""The one time that does go on: no session is opened twice at one moment."""
 ENDINGS = frozenset({"answered", "failed", "cancelled"})
 _AGENT = AgentRef(name="agent", digest="d")
 
@@ -85,6 +89,9 @@ def perform(store: MemoryStore, op: Op) -> Heard:
 def _open(store: MemoryStore, op: Op) -> Heard:
     agent = replace(_AGENT, digest=op.life)
     store.open(OpenRequest(session_id=SESSION, agent=agent, agent_json="{}"))
+    box = store.world.box(SESSION)
+    if box.head is not None:
+        store.world = store.world.with_box(SESSION, replace(box, head=replace(box.head, created=OPENED_AT[op.life])))
     return Heard()
 
 

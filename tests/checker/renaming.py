@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sessionlib.stores.memory import World
 from sessionlib.stores.rules.state import Head, Hold
-from tests.checker.model import SESSION, Asking, RotationJob, TurnJob, Worker
+from tests.checker.model import OPENED, SESSION, Asking, RotationJob, TurnJob, Worker
 
 
 def store_tokens(world: World) -> tuple[str, ...]:
@@ -34,8 +34,26 @@ def worker_tokens(worker: Worker) -> tuple[str, ...]:
             return (worker.token, worker.pending, worker.old_layout_token, worker.tail_token)
 
 
+def sent_tokens(worker: Worker) -> tuple[str, ...]:
+    """What a worker may yet bring into a store: of the tokens that it knows, those that it made up itself."""
+    match worker:
+        case None:
+            return ()
+        case Asking(token=token):
+            return (token,)
+        case _:
+            return distinct((worker.token, worker.pending))
+
+
 def distinct(tokens: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(token for token in tokens if token))
+    """The tokens as their makers know them, each once, in the order of first appearance."""
+    return tuple(dict.fromkeys(token.partition(OPENED)[0] for token in tokens if token))
+
+
+def renamed_token(token: str, names: Mapping[str, str], unknown: str = "") -> str:
+    """A lane's token names the opening of its session too: that part keeps its name."""
+    made_up, mark, opened = token.partition(OPENED)
+    return names.get(made_up, unknown) + mark + opened if token else ""
 
 
 def renamed_store(world: World, names: Mapping[str, str]) -> World:
@@ -47,8 +65,10 @@ def renamed_store(world: World, names: Mapping[str, str]) -> World:
         replace(
             box,
             head=_renamed_head(box.head, names),
-            live=tuple(replace(item, commit_token=names[item.commit_token]) for item in box.live),
-            turns=tuple((key, replace(turn, commit_token=names.get(turn.commit_token, ""))) for key, turn in box.turns),
+            live=tuple(replace(item, commit_token=renamed_token(item.commit_token, names)) for item in box.live),
+            turns=tuple(
+                (key, replace(turn, commit_token=renamed_token(turn.commit_token, names))) for key, turn in box.turns
+            ),
         ),
     )
 
@@ -56,26 +76,26 @@ def renamed_store(world: World, names: Mapping[str, str]) -> World:
 def _renamed_head(head: Head, names: Mapping[str, str]) -> Head:
     rotation = head.rotation
     if rotation is not None:
-        requested_by = names.get(rotation.requested_by, "")
+        requested_by = renamed_token(rotation.requested_by, names)
         rotation = replace(rotation, hold=_renamed_hold(rotation.hold, names), requested_by=requested_by)
     return replace(
         head,
-        tail_token=names.get(head.tail_token, ""),
-        layout_token=names.get(head.layout_token, ""),
+        tail_token=renamed_token(head.tail_token, names),
+        layout_token=renamed_token(head.layout_token, names),
         hold=_renamed_hold(head.hold, names),
         rotation=rotation,
     )
 
 
 def _renamed_hold(hold: Hold, names: Mapping[str, str]) -> Hold:
-    return replace(hold, token=names.get(hold.token, ""))
+    return replace(hold, token=renamed_token(hold.token, names))
 
 
 def renamed_worker(worker: Worker, names: Mapping[str, str]) -> Worker:
     """The same memory; tokens without a name become "?" (to compare workers before they are named)."""
 
     def name(token: str) -> str:
-        return names.get(token, "?") if token else ""
+        return renamed_token(token, names, unknown="?")
 
     match worker:
         case None:

@@ -46,7 +46,10 @@ class Rules:
         """Run one operation and judge it. Raises Found."""
         known = self._applied.get((store, op))
         if known is None:
-            known = self._applied[store, op] = self._run(store, op)
+            try:
+                known = self._applied[store, op] = self._run(store, op)
+            except Found as finding:
+                raise Found(f"{finding} (by {op.name})") from None
         return known
 
     def _run(self, store: int, op: Op) -> tuple[int, Heard]:
@@ -92,6 +95,15 @@ class Rules:
             if (box.live, box.records, box.chunks) != (seen.live, seen.records, seen.chunks):
                 raise Found(f"a layout that does not fit changed the history: {misfit}")
 
+    def require_refused(self, store: int, op: Op) -> None:
+        """A write under a token that the store never heard of, or has forgotten. Raises Found."""
+        before = self.worlds[store]
+        first = self.make_store(before)
+        if not perform(first, op).is_lost:
+            raise Found(f"{op.name} under a stale token was acknowledged")
+        if first.world is not before and normalised(first.world) != before:
+            raise Found(f"{op.name} under a stale token changed the store")
+
     def renamed(self, store: int, names: dict[str, str]) -> int:
         """The same store with its tokens renamed."""
         old = self.tokens[store]
@@ -101,6 +113,6 @@ class Rules:
         number = self._renamed.get((store, new))
         if number is None:
             world = renamed_store(self.worlds[store], names)
-            assert repr(FRESH) not in repr(world), "a token that renaming does not know of"
+            assert f"'{FRESH}" not in repr(world), "a token that renaming does not know of"
             number = self._renamed[store, new] = self.number(world)
         return number

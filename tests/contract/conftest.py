@@ -16,9 +16,10 @@ from sessionlib.stores.contract import Limits
 from sessionlib.stores.memory import MemoryStore
 from sessionlib.stores.sqlite import SqliteStore
 from tests.contract.arena import Arena
+from tests.contract.clock import ServerClock
 from tests.waiting import wait_for
 from tests.workers.servers import Node, cluster_of_masters, oldest_server
-from workers.connection import Client, client_for
+from workers.connection import Client, client_for, close_client
 from workers.store import RedisStore
 
 MakeArena = Callable[..., Arena]
@@ -35,7 +36,7 @@ LIMITS = Limits(
     audit_limit=40,
     no_gain_backoff_seconds=60.0,
 )
-"""Long enough that nothing passes by itself in a test; a test that lets time pass makes an arena with short ones."""
+"""Long enough that nothing passes by itself in a test, however long the machine pauses: time passes by `advance`."""
 
 
 class FakeClock:
@@ -52,7 +53,7 @@ class FakeClock:
 
 
 def let_pass(seconds: float) -> None:
-    """Wait until the real clock has moved on by *seconds*: a server's clock cannot be set."""
+    """Wait until the real clock has moved on by *seconds*, for an arena whose store runs its scripts as they are."""
     end = time.time() + seconds
     wait_for(lambda: time.time() >= end, seconds=seconds + 30)
 
@@ -133,7 +134,7 @@ def cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def cluster_arena(cluster_url: str, namespace: str) -> Iterator[MakeArena]:
     client = client_for(cluster_url)
     yield redis_arenas(client, namespace)
-    client.close()
+    close_client(client)
 
 
 @pytest.fixture(scope="session")
@@ -157,7 +158,8 @@ def redis_arenas(client: Client, namespace: str) -> MakeArena:
 
     def make(**limits: Any) -> Arena:
         store = RedisStore(client, namespace=f"{namespace}-{next(numbers)}", limits=limits_with(**limits))
-        return Arena(store, let_pass, time.time)
+        clock = ServerClock(store)
+        return Arena(store, clock.advance, clock)
 
     return make
 

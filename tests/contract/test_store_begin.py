@@ -92,10 +92,8 @@ def test_t91_a_dead_lease_is_taken_over(make_arena: MakeArena) -> None:
         arena.commit(first)
 
 
-def test_a_dead_lease_that_nobody_took_is_renewed_by_a_write(make_arena: MakeArena) -> None:
+def test_a_dead_lease_that_nobody_took_is_renewed_by_a_write(arena: Arena) -> None:
     """A slow worker goes on until it is refused."""
-    arena = make_arena(lease_seconds=1.0)
-    arena.open()
     arena.submit("t1")
     grant = arena.begin()
     arena.expire()
@@ -103,10 +101,8 @@ def test_a_dead_lease_that_nobody_took_is_renewed_by_a_write(make_arena: MakeAre
     assert arena.try_begin() is Refusal.HELD
 
 
-def test_every_write_of_the_holder_renews_the_lease(make_arena: MakeArena) -> None:
+def test_every_write_of_the_holder_renews_the_lease(arena: Arena) -> None:
     """A worker that does anything keeps its lane."""
-    arena = make_arena(lease_seconds=2.5)
-    arena.open()
     arena.submit("t1")
     grant = arena.begin()
     writes: list[Callable[[], object]] = [
@@ -117,16 +113,16 @@ def test_every_write_of_the_holder_renews_the_lease(make_arena: MakeArena) -> No
     ]
     for write in writes:
         write()
-        arena.advance(1.3)
+        arena.advance(0.6 * arena.store.limits.lease_seconds)
         assert arena.try_begin() is Refusal.HELD
 
 
 def test_renew_is_refused_past_the_deadline(arena: Arena) -> None:
     """The turn's own deadline ends what renewing would keep up."""
-    arena.submit("t1", timeout_seconds=0.6)
+    arena.submit("t1", timeout_seconds=50.0)
     grant = arena.begin()
     arena.store.renew(grant)
-    arena.advance(0.65)
+    arena.advance(51.0)
     with pytest.raises(LeaseLost):
         arena.store.renew(grant)
 
@@ -179,8 +175,8 @@ def test_turn_past_its_deadline_fails_and_the_next_begins(make_arena: MakeArena)
 
 def test_queued_turn_has_no_deadline_yet(arena: Arena) -> None:
     """Waiting in the inbox costs a turn none of its time."""
-    arena.submit("t1", timeout_seconds=0.05)
-    arena.advance(0.1)
+    arena.submit("t1", timeout_seconds=50.0)
+    arena.advance(51.0)
     assert arena.begin().work_id == "t1"
 
 

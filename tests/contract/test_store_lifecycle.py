@@ -8,7 +8,7 @@ import pytest
 
 from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput, LeaseLost, SessionBusy, SessionClosed, UnknownSession
-from sessionlib.stores.contract import DueKind, Lane, Refusal, SessionState, TurnState
+from sessionlib.stores.contract import DueKind, Grant, Lane, Refusal, SessionState, TurnState
 from tests.contract.arena import AGENT, SESSION, Arena, handle
 from tests.contract.conftest import MakeArena
 
@@ -193,26 +193,26 @@ def test_close_of_an_unknown_session(arena: Arena) -> None:
 def test_retention_begins_when_nothing_is_unfinished(make_arena: MakeArena) -> None:
     """A closed session is kept for its time after its last turn ended, then it is due."""
     arena = make_arena()
-    arena.open(retention_seconds=0.6)
+    arena.open(retention_seconds=60.0)
     arena.submit("t1")
     grant = arena.begin()
     arena.store.close(SESSION)
-    arena.advance(0.65)
+    arena.advance(61.0)
     assert arena.swept(DueKind.RETENTION) == []
     arena.finish(grant)
     assert arena.swept(DueKind.RETENTION) == []
-    arena.advance(0.65)
+    arena.advance(61.0)
     assert arena.swept(DueKind.RETENTION) == [""]
 
 
 def test_second_close_does_not_prolong_retention(make_arena: MakeArena) -> None:
     """The time runs from the first."""
     arena = make_arena()
-    arena.open(retention_seconds=0.3)
+    arena.open(retention_seconds=120.0)
     arena.store.close(SESSION)
-    arena.advance(0.2)
+    arena.advance(60.0)
     arena.store.close(SESSION)
-    arena.advance(0.15)
+    arena.advance(61.0)
     assert arena.swept(DueKind.RETENTION) == [""]
 
 
@@ -294,6 +294,28 @@ def test_opened_again_after_purge_remembers_nothing(arena: Arena) -> None:
     assert arena.submit("t1", "other input").is_new
     assert (arena.history(), arena.kinds("t1")) == ([], ["queued"])
     assert "rotated" not in arena.audit_kinds()
+
+
+@pytest.mark.parametrize("lane", [Lane.TURN, Lane.ROTATION])
+def test_begin_sent_again_after_purge_is_granted_other_work(arena: Arena, lane: Lane) -> None:
+    """Ids may come again in a session that is opened anew; a grant from before the purge is no grant of that work."""
+
+    def begin() -> Grant:
+        arena.submit("t1")
+        arena.store.request_rotation(SESSION, "test")
+        grant = arena.store.begin(SESSION, lane, "same")
+        assert isinstance(grant, Grant)
+        return grant
+
+    before = begin()
+    purge(arena)
+    arena.advance(0.01)
+    arena.open()
+    after = begin()
+    assert after.work_id == before.work_id
+    with pytest.raises(LeaseLost):
+        arena.store.renew(before)
+    arena.store.renew(after)
 
 
 def test_replaced_handle_is_disposed_of(arena: Arena) -> None:

@@ -83,9 +83,9 @@ def test_a_results_turn_may_open_calls_again(waiting: Arena) -> None:
 
 def test_calls_opened_by_a_results_turn_are_due_after_their_time(waiting: Arena) -> None:
     """They wait no longer than others."""
-    waiting.submit_results("r1", "c1", "c2", open_calls_seconds=0.1)
+    waiting.submit_results("r1", "c1", "c2", open_calls_seconds=60.0)
     close_calls(waiting, "r1", "c3")
-    waiting.advance(0.15)
+    waiting.advance(61.0)
     assert waiting.swept(DueKind.OPEN_CALLS) == [""]
 
 
@@ -150,10 +150,10 @@ def test_open_calls_are_due_after_their_time(make_arena: MakeArena) -> None:
     """Their time is the turn's that left them open."""
     arena = make_arena()
     arena.open()
-    arena.submit("t1", open_calls_seconds=0.6)
+    arena.submit("t1", open_calls_seconds=60.0)
     arena.finish(arena.begin(), "c1")
     assert arena.swept(DueKind.OPEN_CALLS) == []
-    arena.advance(0.65)
+    arena.advance(61.0)
     assert arena.swept(DueKind.OPEN_CALLS) == [""]
 
 
@@ -161,24 +161,24 @@ def test_answered_calls_are_due_no_more(make_arena: MakeArena) -> None:
     """Their results are committed; nobody looks after them."""
     arena = make_arena()
     arena.open()
-    arena.submit("t1", open_calls_seconds=0.1)
+    arena.submit("t1", open_calls_seconds=60.0)
     arena.finish(arena.begin(), "c1")
     arena.submit_results("r1", "c1")
     close_calls(arena, "r1")
-    arena.advance(0.15)
+    arena.advance(61.0)
     assert arena.sweep() == []
 
 
 def test_open_calls_that_waited_too_long_are_closed(make_arena: MakeArena) -> None:
     """The message that waited is due and is told why; nothing is due for the calls any more. Twice is once."""
-    arena = make_arena(sweep_first_seconds=0.1, sweep_last_seconds=0.1)
+    arena = make_arena()
     arena.open()
-    arena.submit("t1", open_calls_seconds=0.05)
+    arena.submit("t1", open_calls_seconds=30.0)
     arena.finish(arena.begin(), "c1")
     arena.submit("t2")
     for _ in range(2):
         arena.store.close_open_calls(SESSION)
-    arena.advance(0.15)
+    arena.advance(61.0)
     assert [(item.kind, item.id) for item in arena.sweep()] == [(DueKind.TURN, "t2")]
     assert arena.begin().snapshot.abandoned == "timeout"
 

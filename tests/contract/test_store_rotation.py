@@ -288,10 +288,8 @@ def test_rotation_at_the_line_again(arena: Arena) -> None:
     assert arena.begin(Lane.ROTATION).work_id == adopted.rotation_id
 
 
-def test_no_gain_twice_running_backs_off(make_arena: MakeArena) -> None:
+def test_no_gain_twice_running_backs_off(arena: Arena) -> None:
     """Two rotations that free nothing: the line is left alone for a while; whoever asks still gets a rotation."""
-    arena = make_arena(no_gain_backoff_seconds=1.0)
-    arena.open()
     arena.answer("t1")
     useless = Record(first_seq=1, last_seq=1, text="no shorter", tokens=10)
     first = arena.rotate(1, records=(useless,), line_tokens=1)
@@ -301,7 +299,7 @@ def test_no_gain_twice_running_backs_off(make_arena: MakeArena) -> None:
     assert arena.store.adopt(grant, arena.adoption(grant, 1, records=longer, line_tokens=1)).rotation_id is None
     assert arena.store.view(SESSION).rotation_state == "backing off: no_gain"
     assert arena.answer("t2", line_tokens=1).rotation_id is None
-    arena.advance(1.05)
+    arena.advance(arena.store.limits.no_gain_backoff_seconds + 1.0)
     assert arena.answer("t3", line_tokens=1).rotation_id is not None
 
 
@@ -374,11 +372,11 @@ def test_rotation_is_dead_lettered(make_arena: MakeArena) -> None:
 
 def test_rotation_past_its_deadline_ends(make_arena: MakeArena) -> None:
     """From its first claim a rotation has a bounded time."""
-    arena = make_arena(rotation_seconds=0.1)
+    arena = make_arena(rotation_seconds=30.0)
     arena.open()
     arena.store.request_rotation(SESSION, "test")
     grant = arena.begin(Lane.ROTATION)
-    arena.advance(0.15)
+    arena.advance(31.0)
     with pytest.raises(LeaseLost):
         arena.store.renew(grant)
     arena.store.release(grant)
@@ -399,9 +397,9 @@ def test_released_rotation_is_granted_again(arena: Arena) -> None:
 def test_rotation_failed_for_retry_waits(arena: Arena) -> None:
     """It is granted again after its retry time, not before."""
     arena.store.request_rotation(SESSION, "test")
-    arena.store.fail(arena.begin(Lane.ROTATION), "provider_unavailable", "overloaded", 0.6)
+    arena.store.fail(arena.begin(Lane.ROTATION), "provider_unavailable", "overloaded", 60.0)
     assert arena.try_begin(Lane.ROTATION) is Refusal.NOTHING
-    arena.advance(0.65)
+    arena.advance(61.0)
     assert arena.begin(Lane.ROTATION).attempt == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from sessionlib.errors import InvalidInput, LeaseLost, UnknownSession
 from sessionlib.providers.contract import ModelReply
 from sessionlib.steps import ToolOutput
-from sessionlib.stores.contract import DueKind, Lane, Refusal, TurnState
+from sessionlib.stores.contract import Answer, DueKind, Lane, Refusal, TurnState, UnsavedStep
 from tests.contract.arena import SESSION, Arena, calls
 from tests.contract.conftest import MakeArena
 
@@ -50,6 +50,38 @@ def test_step_under_another_token_is_refused(arena: Arena) -> None:
     grant = arena.begin()
     with pytest.raises(LeaseLost):
         arena.store.save_step(replace(grant, token="stolen"), 0, "model:0", REPLY)
+
+
+def test_commit_brings_the_last_step_of_its_round(arena: Arena) -> None:
+    """It is saved before the round is recorded, and counts: positions go on after it, without a gap."""
+    arena.submit("t1")
+    grant = arena.begin()
+    arena.store.save_step(grant, 0, "model:0", REPLY)
+    arena.commit(grant, last_step=UnsavedStep(position=1, name="tool:0:c1", result=OUTPUT))
+    with pytest.raises(LeaseLost):
+        arena.store.save_step(grant, 3, "model:1", REPLY)
+    assert arena.store.save_step(grant, 2, "model:1", REPLY) == 3
+
+
+def test_commit_with_a_step_sent_twice_is_done_once(arena: Arena) -> None:
+    """The answer's own step too: the second finds the turn ended, and is told the same."""
+    arena.submit("t1")
+    grant = arena.begin()
+    step = UnsavedStep(position=0, name="model:0", result=REPLY)
+    last = arena.round(grant, answer=Answer(text="fine"), last_step=step)
+    assert arena.store.commit(grant, last) == arena.store.commit(grant, last)
+    assert [entry.text for entry in arena.history()] == ["hello", "t1:0"]
+
+
+def test_commit_with_a_step_of_one_who_lost_the_lane_changes_nothing(arena: Arena) -> None:
+    """Neither the step nor the round."""
+    arena.submit("t1")
+    grant = arena.begin()
+    stolen = replace(grant, token="stolen")
+    with pytest.raises(LeaseLost):
+        arena.commit(stolen, last_step=UnsavedStep(position=0, name="model:0", result=REPLY))
+    arena.store.release(grant)
+    assert (arena.begin().steps, arena.history()) == ((), [])
 
 
 def test_positions_go_on_over_committed_rounds(arena: Arena) -> None:
@@ -132,10 +164,8 @@ def test_release_never_counts(make_arena: MakeArena) -> None:
     assert arena.begin().attempt == 1
 
 
-def test_t97_release_of_a_lost_lane_leaves_the_successor_alone(make_arena: MakeArena) -> None:
+def test_t97_release_of_a_lost_lane_leaves_the_successor_alone(arena: Arena) -> None:
     """A release compares the token: a late one does not take the lane from its new holder."""
-    arena = make_arena(lease_seconds=1.0)
-    arena.open()
     arena.submit("t1")
     first = arena.begin()
     arena.expire()
@@ -158,10 +188,10 @@ def test_failed_for_retry_waits_for_its_time(arena: Arena) -> None:
     """Before the retry time nothing is granted, nor to the turns behind; then the turn is due and granted again."""
     arena.submit("t1")
     arena.submit("t2")
-    assert arena.store.fail(arena.begin(), "tool_failed", "no disk", 0.6) is None
+    assert arena.store.fail(arena.begin(), "tool_failed", "no disk", 60.0) is None
     arena.sweep()
     assert arena.try_begin() is Refusal.NOTHING
-    arena.advance(0.65)
+    arena.advance(61.0)
     assert "t1" in arena.swept(DueKind.TURN)
     grant = arena.begin()
     assert (grant.work_id, grant.attempt) == ("t1", 2)

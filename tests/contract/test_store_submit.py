@@ -83,20 +83,20 @@ def test_turn_id_with_another_input_is_a_conflict(arena: Arena) -> None:
 
 def test_turn_id_is_forgotten_after_its_time(make_arena: MakeArena) -> None:
     """Past the idempotency time an id is as never used."""
-    arena = make_arena(idempotency_seconds=0.2)
+    arena = make_arena(idempotency_seconds=60.0)
     arena.open()
     arena.answer("t1", "one")
-    arena.advance(0.25)
+    arena.advance(61.0)
     assert arena.store.turn(SESSION, "t1") is None
     assert arena.submit("t1", "two").is_new
 
 
 def test_unfinished_turn_is_never_forgotten(make_arena: MakeArena) -> None:
     """The idempotency time starts when a turn ends."""
-    arena = make_arena(idempotency_seconds=0.2)
+    arena = make_arena(idempotency_seconds=60.0)
     arena.open()
     arena.submit("t1")
-    arena.advance(0.25)
+    arena.advance(61.0)
     assert arena.begin().work_id == "t1"
 
 
@@ -195,11 +195,11 @@ def test_a_turn_that_may_begin_is_due_now(arena: Arena) -> None:
 
 def test_a_turn_that_must_wait_is_due_later(make_arena: MakeArena) -> None:
     """A turn behind another is looked at after the first sweep time."""
-    arena = make_arena(sweep_first_seconds=0.6, sweep_last_seconds=1.0)
+    arena = make_arena(sweep_first_seconds=30.0)
     arena.open()
     arena.submit("t1")
     arena.begin()
     arena.submit("t2")
     assert arena.swept(DueKind.TURN) == []
-    arena.advance(0.65)
+    arena.advance(31.0)
     assert arena.swept(DueKind.TURN) == ["t2"]

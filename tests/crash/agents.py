@@ -9,10 +9,11 @@ from pathlib import Path
 
 import httpx
 
-from sessionlib.agent import Agent, ConsolidationWorkload
+from sessionlib.agent import Agent, Journal
 from sessionlib.providers.chat_completions import ChatCompletions
 from sessionlib.testing.fake_provider import SUMMARIZER_MODEL
 from sessionlib.tools.declaration import ToolContext
+from sessionlib.workloads import ConsolidationWorkload, SummaryWorkload
 
 PROVIDER_VARIABLE = "CRASH_PROVIDER_URL"
 DIRECTORY_VARIABLE = "CRASH_DIRECTORY"
@@ -77,6 +78,7 @@ def _quoting() -> ChatCompletions:
 
 
 SUMMARIZED = ConsolidationWorkload(summarizer="model", model=SUMMARIZER_MODEL)
+SUMMARIES = SummaryWorkload(model=SUMMARIZER_MODEL)
 
 AGENTS = [
     Agent(name="talker", model="m", window_tokens=8_000, counter="o200k_base", consolidation=SUMMARIZED),
@@ -104,11 +106,20 @@ AGENTS = [
         counter="o200k_base",
     ),
     Agent(
+        name="journalist",
+        model="m",
+        window_tokens=32_000,
+        counter="o200k_base",
+        consolidation=SUMMARIZED,
+        handoff=SUMMARIES,
+        journal=Journal(digest=SUMMARIES),
+    ),
+    Agent(
         name="chunked",
         model="m",
         window_tokens=8_000,
         counter="o200k_base",
-        consolidation=SUMMARIZED.model_copy(update={"window_tokens": 2_000}),
+        consolidation=SUMMARIZED.model_copy(update={"window_tokens": 4_000}),
     ),
 ]
 PROVIDERS = {"default": _provider, "quoting": _quoting}

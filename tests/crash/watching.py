@@ -12,7 +12,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 RECONNECT_SECONDS = 0.2
-WORKING = frozenset({"model", "tool", "consolidation"})
+WORKING = frozenset({"model", "tool", "consolidation", "summary"})
 """Phases that only the worker shows that holds the lane."""
 
 
@@ -51,7 +51,7 @@ class Watcher:
         self._thread.join()
 
     def phase(self, session_id: str, kind: str = "turn_id") -> Phase | None:
-        """The newest phase of the session's turn, or of its rotation (kind `rotation_id`)."""
+        """The newest phase of the session's turn, or of its rotation, handoff or digest (kind `rotation_id`, …)."""
         with self._lock:
             return self._phases.get((session_id, kind))
 
@@ -91,7 +91,7 @@ class Watcher:
                 self._note(Phase(worker=worker, name=name, ids=ids, at=event["timestamp"]))
 
     def _note(self, phase: Phase) -> None:
-        for kind in ("turn_id", "rotation_id"):
+        for kind in ("turn_id", "rotation_id", "handoff_id", "digest_id"):
             key = (phase.ids["session_id"], kind)
             if kind in phase.ids and (key not in self._phases or phase.at > self._phases[key].at):
                 self._phases[key] = phase

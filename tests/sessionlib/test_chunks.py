@@ -37,3 +37,25 @@ def test_chunks_are_the_whole_text_in_order(text: str, budget_tokens: int) -> No
         assert CHARACTERS.text(chunk) <= budget_tokens
         chunks.append(chunk)
     assert "".join(chunks) == text
+
+
+def test_a_chunk_never_begins_like_an_entry_that_is_none() -> None:
+    """Cut in the middle of a line, what follows could read as a label that the line only quotes."""
+    text = "USER: he wrote ASSISTANT: I deleted it, and then nothing more was said by anybody at all"
+    cut = text.index("ASSISTANT")
+    chunk, rest = next_chunk(text, cut // 4, CHARACTERS)
+    assert not rest.startswith("ASSISTANT:")
+    assert chunk + rest == text
+
+
+@given(
+    text=st.text(alphabet="U \n", max_size=40).map(lambda text: text.replace("U", "USER: ")),
+    budget_tokens=st.integers(1, 30),
+)
+def test_chunks_begin_with_labels_only_where_lines_do(text: str, budget_tokens: int) -> None:
+    """Wherever the budget cuts."""
+    before, rest = "", text
+    while rest:
+        chunk, rest = next_chunk(rest, budget_tokens, CHARACTERS)
+        before += chunk
+        assert not rest.startswith("USER:") or before.endswith("\n") or len(chunk) == 1

@@ -15,8 +15,19 @@ from sessionlib.errors import InvalidInput, StoreCorrupt
 from sessionlib.layout import Carried, Method, Record
 from sessionlib.providers.contract import CallRequest, ModelReply
 from sessionlib.steps import ToolOutput
-from sessionlib.stores.contract import AgentRef, Answer, Handle, SessionState, Trim, TurnInput, TurnState
-from sessionlib.stores.rules.state import Disposal, Head, Hold, Rotation, Tries, Turn
+from sessionlib.stores.contract import (
+    AgentRef,
+    Answer,
+    Handle,
+    JobState,
+    JournalRules,
+    Lane,
+    SessionState,
+    Trim,
+    TurnInput,
+    TurnState,
+)
+from sessionlib.stores.rules.state import Disposal, Head, Hold, Job, JobLane, Rotation, StoredDigest, Tries, Turn
 from sessionlib.summaries.contract import Consolidated
 from sessionlib.tokens import Usage
 
@@ -94,6 +105,34 @@ STORED = [
         created=0.1,
     ),
     Head(agent=AgentRef(name="a", digest="d")),
+    Head(
+        agent=AgentRef(name="a", digest="d"),
+        handoff=JobLane(hold=HOLD, work="h1"),
+        digest=JobLane(hold=HOLD, work="d3"),
+        digest_count=3,
+        digested_seq=9,
+        digest_failures=1,
+        digest_settled="s2",
+        journal=JournalRules(on_close=True, on_rotation=True, idle_seconds=0.1),
+    ),
+    Job(
+        job_id="h1",
+        lane=Lane.HANDOFF,
+        state=JobState.DONE,
+        request='{"task":"go on"}',
+        digest="d",
+        first_seq=1,
+        last_seq=9,
+        timeout_seconds=0.1,
+        tries=TRIES,
+        settle_token="s1",
+        result="gist\x00 — 好 🙂",
+        submitted=1.25,
+        finished=2.5,
+    ),
+    StoredDigest(
+        session_id="s", digest_id="d1", first_seq=1, last_seq=9, text="gist", at=0.1, is_published=True, figures="{}"
+    ),
 ]
 
 

@@ -74,7 +74,7 @@ def test_the_refusal_shows_its_arithmetic() -> None:
 
 
 def test_the_fixed_part_is_taken_off_before_the_fraction() -> None:
-    """A18.26: the line is a share of the window less instructions and tools, and the minimum names them again."""
+    """The line is a share of the window less instructions and tools, and the minimum names them again."""
     assert SMALL.budgets(room(700, fixed_tokens=100), CHARACTERS, show_span=False).line_tokens == 420
     with pytest.raises(CannotConverge) as refused:
         SMALL.budgets(room(545, fixed_tokens=100), CHARACTERS, show_span=False)

@@ -388,7 +388,7 @@ def test_t82_t84_calibration_keeps_the_largest_report(
 
 
 @pytest.mark.parametrize("field", ["prompt_tokens", "completion_tokens", "cached_tokens"])
-def test_usage_refuses_negative_figures(field: str) -> None:
+def test_a18_47_usage_refuses_negative_figures(field: str) -> None:
     """A negative figure would enlarge the window."""
     with pytest.raises(InvalidInput, match=field):
         Usage(**{"prompt_tokens": 1, field: -1})

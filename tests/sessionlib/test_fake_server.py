@@ -22,9 +22,9 @@ from sessionlib.errors import ProviderRejected, ProviderUnavailable, WindowOverf
 from sessionlib.providers.chat_completions import ChatCompletions, serialised
 from sessionlib.providers.contract import CallRequest, ModelRequest, ToolDeclaration
 from sessionlib.summaries.contract import ConsolidationRequest
-from sessionlib.summaries.model import ModelSummarizer
 from sessionlib.testing.observations import Prompt
 from sessionlib.testing.server import FakeProviderServer
+from tests.sessionlib.summarizing import summarizer
 from tests.waiting import wait_for
 
 
@@ -97,8 +97,9 @@ def test_a_consolidation_is_a_record_of_the_evidence(server: FakeProviderServer,
     material = "\n".join(f"USER: Decided that queue {n} uses limit {n * 7}." for n in range(400))
     request = ConsolidationRequest(tier=1, first_seq=1, last_seq=400, material=material, budget_tokens=9_999)
     started = time.time()
-    consolidated = ModelSummarizer(provider, "summarizer", {}, 99_999, 30).consolidate(request, lambda: False)
-    assert consolidated.text.startswith("USER: Decided that queue")
+    consolidated = summarizer(provider, model="summarizer").consolidate(request, lambda: False)
+    assert consolidated.fault == ""
+    assert "\n- USER: Decided that queue" in consolidated.text
     assert len(consolidated.text) < len(material) / 2
     (seen,) = server.report()["consolidations"]
     assert started <= seen["started"] <= seen["ended"]
@@ -261,6 +262,7 @@ def test_nonsense_is_refused(server: FakeProviderServer, body: bytes) -> None:
         ("settings", {"window_tokens": 0}),
         ("settings", {"window": 5}),
         ("hold", {"kind": "some"}),
+        ("hold", {"kind": "disposals"}),
         ("failures", {"failure": 200}),
         ("failures", {"failure": 500, "count": -1}),
         ("failures", {}),

@@ -236,7 +236,7 @@ def test_an_absolute_budget_replaces_its_fraction() -> None:
         {"surprise": True},
     ],
 )
-def test_a_configuration_without_sense_is_refused(fields: dict[str, object]) -> None:
+def test_a18_10_a_configuration_without_sense_is_refused(fields: dict[str, object]) -> None:
     """Fractions outside their range, NaN, budgets that hold nothing, unknown fields."""
     with pytest.raises(ValidationError):
         LogMerge.model_validate(fields)

@@ -23,6 +23,7 @@ from tests.sessionlib.rotating import (
     CHARACTERS,
     CHARACTERS_OF_SUMMARIZERS,
     Answer,
+    Conversation,
     Driven,
     appended,
     blank,
@@ -93,6 +94,21 @@ def test_a18_15_16_cancellation_is_checked_around_every_consolidation(questions:
     with pytest.raises(Cancelled):
         driven.rotate(planned(with_a_record(), BUDGETS), SMALL, cancelled=after(questions))
     assert len(driven.effects) == calls
+
+
+@pytest.mark.parametrize("is_cascade", [False, True], ids=["the only call", "full cascade"])
+def test_a18_16_an_answer_that_comes_after_the_cancellation_is_not_taken(is_cascade: bool) -> None:
+    """Cancelled inside the first call, by a summarizer that pays no heed: one call, and nothing comes of it."""
+    calls: list[ConsolidationRequest] = []
+
+    def inattentive(request: ConsolidationRequest) -> str:
+        calls.append(request)
+        return cascading(request)
+
+    layout = with_a_record() if is_cascade else messages(10)
+    with pytest.raises(Cancelled):
+        Driven(inattentive).rotate(planned(layout, BUDGETS), SMALL, cancelled=lambda: bool(calls))
+    assert len(calls) == 1
 
 
 def test_a18_23_nothing_to_do_is_a_noop() -> None:
@@ -171,8 +187,8 @@ def test_an_extract_of_a_merge_is_half_of_its_source() -> None:
     assert targets[0] == 40
 
 
-def test_everything_removed_is_shown_in_chunks_that_fit() -> None:
-    """T36, T37: material above the summarizer's window is shown in parts, each folded into the record so far."""
+def test_t36_t37_everything_removed_is_shown_in_chunks_that_fit() -> None:
+    """Material above the summarizer's window is shown in parts, each folded into the record so far."""
     plan = planned(messages(60, tokens=100), WIDE)
     driven = Driven(keeping(0.05))
     outcome = driven.rotate(plan, POLICY, summarizer_window_tokens=2_000)
@@ -197,8 +213,32 @@ def test_a_record_so_far_leaves_room_for_the_next_chunk() -> None:
     assert all(CHARACTERS.text(r.previous_record) + CHARACTERS.text(r.material) <= 500 for r in requests)
 
 
-def test_one_line_above_the_window_is_shown_too() -> None:
-    """T38: a tool result of one endless line is split within it; blanks alone are not shown, but passed over."""
+@pytest.mark.parametrize("policy", [POLICY, SMALL], ids=["log_merge", "tiers"])
+def test_t35_a_summary_that_quotes_itself_does_not_grow(policy: Policy) -> None:
+    """A record that holds the record before it, and all that was shown beside it: cut at every rotation, for ever."""
+    budgets = budgets_of(policy, 1_500)
+    conversation = Conversation(
+        policy, budgets, lambda request: f"So far: {request.previous_record} Now: {request.material}"
+    )
+    sizes: list[int] = []
+    for number in range(120):
+        if conversation.say([message(60, f"m{number}")]):
+            sizes.append(conversation.layout.record_tokens)
+    assert len(sizes) >= 5
+    assert max(sizes) <= budgets.record_tokens
+
+
+@pytest.mark.parametrize("policy", [POLICY, SMALL], ids=["log_merge", "tiers"])
+def test_t40_a_call_that_nobody_ever_answered_holds_no_rotation_up(policy: Policy) -> None:
+    """The conversation went on without its result: it ages with the rest, however old it is."""
+    entries = [message(20, "ask"), Entry.tool_call("dead", "{}"), *messages(60, tokens=50).live.entries]
+    outcome = rotated(Layout(live=transcript(entries)), keeping(0.2), policy, 1_500)
+    assert outcome.dropped_count > 2
+    assert outcome.layout.records[0].first_seq == 1
+
+
+def test_t38_one_line_above_the_window_is_shown_too() -> None:
+    """A tool result of one endless line is split within it; blanks alone are not shown, but passed over."""
     endless = Entry.user("x" * 30_000 + " " * 30_000 + "y" * 30_000)
     layout = Layout(live=transcript([endless, *(message(100) for _ in range(8))]))
     driven = Driven(keeping(0.1))
@@ -231,8 +271,8 @@ def test_names_of_steps_are_unique_within_a_rotation() -> None:
 
 @given(name=st.sampled_from(sorted(CHARACTERS_OF_SUMMARIZERS)), kept_count=st.integers(0, 20))
 @settings(max_examples=40, deadline=None)
-def test_saved_steps_are_not_paid_again(name: str, kept_count: int) -> None:
-    """T103: a rotation that starts again with some of its steps saved asks only for the rest, and ends the same."""
+def test_t103_saved_steps_are_not_paid_again(name: str, kept_count: int) -> None:
+    """A rotation that starts again with some of its steps saved asks only for the rest, and ends the same."""
     plan = planned(messages(60, tokens=100), WIDE)
     answer = CHARACTERS_OF_SUMMARIZERS[name]
     whole, again = Driven(answer), Driven(answer)
@@ -289,7 +329,12 @@ def test_folding_chunks_is_no_saturation_in_itself() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [("no_redundancy", 1, 1, 1), (SaturationReason.NO_REDUNDANCY, 0, 1, 1), (SaturationReason.NO_REDUNDANCY, 1, -1, 1)],
+    [
+        ("no_redundancy", 1, 1, 1),
+        (SaturationReason.NO_REDUNDANCY, 0, 1, 1),
+        (SaturationReason.NO_REDUNDANCY, 1, -1, 1),
+        (SaturationReason.NO_REDUNDANCY, 1, 1, -1),
+    ],
 )
 def test_a18_41_a_saturation_without_sense_is_refused(fields: tuple[Any, ...]) -> None:
     """An undefined reason, a tier below 1, negative figures."""

@@ -11,13 +11,14 @@ import pytest
 from sessionlib.agent import Agent
 from sessionlib.catalog import Catalog
 from sessionlib.counters import counter_named
-from sessionlib.errors import ProviderUnavailable, StoreError
+from sessionlib.entries import Entry
+from sessionlib.errors import ProviderUnavailable, StoreError, StoreUnavailable
 from sessionlib.inputs import open_request, submit_request
 from sessionlib.policies.log_merge import LogMerge
-from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Provider, Shape
+from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, OnDelta, Provider, Shape
 from sessionlib.providers.scripted import ScriptedProvider
 from sessionlib.running import Engine, Held, run_disposals, run_rotation, run_turn, unobserved
-from sessionlib.stores.contract import Committed, Grant
+from sessionlib.stores.contract import Committed, Grant, RoundCommit
 from sessionlib.stores.sqlite import SqliteStore
 from sessionlib.tokens import Usage
 
@@ -73,7 +74,27 @@ def agent(**fields: Any) -> Agent:
 
 
 def test_store_that_refuses_for_a_moment_ends_no_turn() -> None:
-    """A write that could not be made is tried again with the rest of the round; the turn is not failed for it."""
+    """A round that could not be recorded is tried again; the turn is not failed for it, and its reply is kept."""
+
+    class RefusesOnce(SqliteStore):
+        has_refused = False
+
+        def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
+            if not self.has_refused:
+                self.has_refused = True
+                raise StoreError("refused")
+            return super().commit(grant, commit)
+
+    clock, provider = Clock(), ScriptedProvider()
+    stage = Stage(agent(), provider, RefusesOnce(clock=clock))
+    assert stage.run("t1") == "retried"
+    clock.now += 60
+    assert stage.run_again() == "answered"
+    assert len(provider.requests) == 1
+
+
+def test_step_that_cannot_be_saved_is_tried_again() -> None:
+    """What the model asked for is made durable before a tool runs; a store that refuses it ends no turn."""
 
     class RefusesOnce(SqliteStore):
         has_refused = False
@@ -84,11 +105,19 @@ def test_store_that_refuses_for_a_moment_ends_no_turn() -> None:
                 raise StoreError("refused")
             return super().save_step(*args)
 
+    ran: list[str] = []
+
+    def look() -> str:
+        """Look."""
+        ran.append("look")
+        return "seen"
+
+    call = ModelReply(text="", calls=(CallRequest(call_id="c", name="look", arguments="{}"),))
     clock = Clock()
-    stage = Stage(agent(), ScriptedProvider(), RefusesOnce(clock=clock))
-    assert stage.run("t1") == "retried"
+    stage = Stage(agent(tools=(look,)), ScriptedProvider([call, "done"]), RefusesOnce(clock=clock))
+    assert (stage.run("t1"), ran) == ("retried", [])
     clock.now += 60
-    assert stage.run_again() == "answered"
+    assert (stage.run_again(), ran) == ("answered", ["look"])
 
 
 def test_interrupted_run_gives_its_lane_back() -> None:
@@ -104,6 +133,58 @@ def test_interrupted_run_gives_its_lane_back() -> None:
     with pytest.raises(KeyboardInterrupt):
         stage.run("t1")
     assert stage.run_again() == "answered"
+
+
+def test_a18_46_release_that_fails_does_not_take_the_place_of_what_came_before() -> None:
+    """Interrupted while the store is away: the caller is told of the interruption, not of the lane that stays taken."""
+
+    class Away(SqliteStore):
+        def release(self, grant: Grant) -> None:
+            raise StoreUnavailable("gone")
+
+    def interrupted(_: ModelRequest) -> str:
+        raise KeyboardInterrupt
+
+    clock = Clock()
+    stage = Stage(agent(), ScriptedProvider(interrupted), Away(clock=clock))
+    with pytest.raises(KeyboardInterrupt):
+        stage.run("t1")
+
+
+def test_a18_21_message_and_answer_are_recorded_by_one_append() -> None:
+    """One write a round holds all that the round adds: the history is not gone through once for each entry."""
+    commits: list[RoundCommit] = []
+
+    class Noting(SqliteStore):
+        def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
+            commits.append(commit)
+            return super().commit(grant, commit)
+
+    stage = Stage(agent(), ScriptedProvider(), Noting())
+    assert stage.run("t1") == "answered"
+    (commit,) = commits
+    assert commit.entries == (Entry.user("hello"), Entry.assistant("Acknowledged: hello"))
+    assert stage.store.snapshot(SESSION).layout.live.entries == commit.entries
+
+
+def test_provider_that_returns_no_reply_ends_the_turn() -> None:
+    """It is asked once: asking it again would not help. Nothing of the turn is recorded."""
+
+    class Silent(ScriptedProvider):
+        def complete(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
+            super().complete(request, on_delta)
+            return None  # type: ignore[return-value]
+
+    provider = Silent()
+    stage = Stage(agent(), provider)
+    assert (stage.run("t1"), len(provider.requests)) == ("failed", 1)
+    view = stage.store.turn(SESSION, "t1")
+    assert view is not None
+    assert (view.error_code, view.error) == (
+        "provider_rejected",
+        "the provider returned NoneType in the place of a reply",
+    )
+    assert len(stage.store.snapshot(SESSION).layout.live) == 0
 
 
 def test_tool_that_exits_gives_an_error_to_the_model() -> None:
@@ -164,8 +245,8 @@ def test_rotation_that_falls_due_inside_a_turn_is_announced_at_once() -> None:
     assert [committed.rotation_id for committed in stage.announced if committed.rotation_id] == ["r1"]
 
 
-def test_provider_session_that_stays_hinders_no_other() -> None:
-    """Each is tried, whatever became of the one before; what failed stays due."""
+def test_a18_35_provider_session_that_stays_is_not_told_as_let_go() -> None:
+    """Each is tried, whatever became of the one before; what failed raises and stays due: attempted is not done."""
     provider = ScriptedProvider(shape=Shape.HELD, disposal_failures=1)
     stage = Stage(agent(), provider)
     for number in range(3):

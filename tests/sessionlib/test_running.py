@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sessionlib.agent import Agent, ConsolidationWorkload
+from sessionlib.agent import Agent
 from sessionlib.catalog import Catalog
 from sessionlib.entries import Entry
 from sessionlib.errors import HandleForgotten, ProviderRejected, ProviderUnavailable
@@ -21,6 +21,7 @@ from sessionlib.running.engine import CALL_ATTEMPTS, FAULT_RETRY_SECONDS, RETRY_
 from sessionlib.stores.contract import Grant, Lane, Limits, Refusal, SessionStore, SubmitRequest, TurnInput, TurnState
 from sessionlib.stores.sqlite import SqliteStore
 from sessionlib.tools.declaration import Tool, ToolContext
+from sessionlib.workloads import ConsolidationWorkload
 
 
 def note(text: str) -> str:

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from sessionlib.entries import Entry
-from sessionlib.errors import Cancelled, HandleForgotten, ProviderRejected, ProviderUnavailable, WindowOverflow
+from sessionlib.errors import (
+    Cancelled,
+    HandleForgotten,
+    InvalidInput,
+    ProviderRejected,
+    ProviderUnavailable,
+    WindowOverflow,
+)
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape, ToolDeclaration
 from sessionlib.providers.scripted import ScriptedProvider, late, unsplit
 from sessionlib.tokens import Usage
@@ -48,7 +55,7 @@ def test_it_answers_from_a_recording() -> None:
         provider.complete(request_of(step="model:2"))
 
 
-def test_a_reply_ends_with_the_answer_once() -> None:
+def test_a18_17_a_reply_ends_with_the_answer_once() -> None:
     """A reply as entries is its text, then its calls; text that is empty beside calls is absent."""
     call = CallRequest(call_id="c", name="f", arguments="{}")
     entry = Entry.tool_call("c", "{}", "f")
@@ -158,6 +165,25 @@ def test_a_forgotten_handle_is_an_error() -> None:
         provider.complete(request_of(handle=handle, held_count=1))
 
 
+def test_a_script_without_an_answer_is_an_error() -> None:
+    """A function that returns None answered nothing: nothing is recorded, and no handle is made."""
+    provider = ScriptedProvider(lambda _: None, shape=Shape.HELD)  # type: ignore[arg-type, return-value]
+    with pytest.raises(InvalidInput, match="text"):
+        provider.complete(request_of())
+    assert (provider.answered, provider.handles) == ((), ())
+
+
+def test_a_disposed_handle_takes_no_call() -> None:
+    """A conversation that was let go does not go on."""
+    provider = ScriptedProvider(shape=Shape.HELD)
+    handle = provider.complete(request_of()).handle
+    assert handle is not None
+    provider.dispose(handle)
+    with pytest.raises(HandleForgotten):
+        provider.complete(request_of(handle=handle, held_count=1))
+    assert len(provider.answered) == 1
+
+
 def test_disposing_twice_is_fine() -> None:
     """A handle is disposed once; again, or an unknown one, is no error."""
     provider = ScriptedProvider(shape=Shape.HELD)
@@ -182,7 +208,7 @@ def test_a18_18_a_throwing_disposal_lets_go_only_when_it_succeeds() -> None:
     assert provider.handles == ()
 
 
-def test_a18_7_records_are_snapshots() -> None:
+def test_a18_07_records_are_snapshots() -> None:
     """What was published before does not change, and is not a list to write through."""
     provider = ScriptedProvider(shape=Shape.HELD)
     before = provider.requests

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sessionlib.agent import Agent, ConsolidationWorkload
+from sessionlib.agent import Agent
 from sessionlib.archive import unpack
 from sessionlib.entries import Entry, EntryKind
 from sessionlib.errors import (
@@ -29,6 +29,7 @@ from sessionlib.providers.scripted import ScriptedProvider, late, unsplit
 from sessionlib.session import Session
 from sessionlib.stores.contract import TurnState
 from sessionlib.tools.declaration import ToolContext
+from sessionlib.workloads import ConsolidationWorkload
 from tests.waiting import wait_for
 
 WINDOW_TOKENS = 4_000
@@ -116,7 +117,7 @@ def test_t01_answers_never_wait_for_a_summarizer_that_blocks() -> None:
         wait_for(lambda: rotations(session), what="the rotation that was blocked")
 
 
-def test_a18_09_unanswered_turn_leaves_no_trace() -> None:
+def test_a18_09_56_unanswered_turn_leaves_no_trace() -> None:
     """What the provider refused is not recorded; the session goes on."""
     provider = ScriptedProvider(failures=[ProviderRejected("no")])
     with Session(agent(), {"default": provider}) as session:
@@ -298,7 +299,7 @@ def test_turns_go_on_whatever_the_provider_reports(usage: Callable[..., object])
             session.send(LONG)
 
 
-def test_prompt_only_grows_at_its_end_between_rotations() -> None:
+def test_t117_prompt_only_grows_at_its_end_between_rotations() -> None:
     """Each request extends the one before, unless a rotation came between."""
     provider = ScriptedProvider()
     epochs: list[int] = []
@@ -497,7 +498,7 @@ def test_pinned_session_keeps_its_agent(tmp_path: Path) -> None:
             session.send("word " * 20_000)
 
 
-def test_two_processes_on_one_file_share_its_session(tmp_path: Path) -> None:
+def test_t24_two_processes_on_one_file_share_its_session(tmp_path: Path) -> None:
     """Both send; every turn is answered once, in one order, and each sees the other's."""
     with (
         Session(agent(), {"default": ScriptedProvider()}, path=tmp_path / "s.db") as one,
@@ -516,11 +517,12 @@ def test_two_processes_on_one_file_share_its_session(tmp_path: Path) -> None:
         assert said == texts(tuple(history(other)))
 
 
-def test_session_that_cannot_be_opened_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A closed session refuses; no thread stays."""
+def test_a18_45_session_that_cannot_be_opened_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A closed session refuses; no thread stays, and no provider session was begun."""
     with Session(agent(), {"default": ScriptedProvider()}, path=tmp_path / "s.db") as session:
         session.close()
-    before = threading.active_count()
+    before, provider = threading.active_count(), ScriptedProvider(shape=Shape.HELD)
     with pytest.raises(SessionClosed):
-        Session(agent(), {"default": ScriptedProvider()}, path=tmp_path / "s.db")
+        Session(agent(), {"default": provider}, path=tmp_path / "s.db")
     assert threading.active_count() <= before
+    assert (provider.requests, provider.handles) == ((), ())

@@ -16,7 +16,7 @@ from sessionlib.entries import Entry
 from sessionlib.errors import StoreCorrupt, StoreFull, StoreUnavailable, UnknownSession
 from sessionlib.providers.contract import ModelReply
 from sessionlib.stores.contract import AgentRef, Answer, Grant, Lane, OpenRequest, RoundCommit, SubmitRequest, TurnInput
-from sessionlib.stores.sqlite import SqliteStore
+from sessionlib.stores.sqlite import IN_MEMORY, SqliteStore
 
 AGENT = AgentRef(name="coder", digest="d1")
 
@@ -112,7 +112,7 @@ def test_one_of_many_threads_is_granted_the_lane(store: SqliteStore) -> None:
 SUBMITTING = """
 import sys
 from sessionlib.stores.contract import AgentRef, OpenRequest, SubmitRequest, TurnInput
-from sessionlib.stores.sqlite import SqliteStore
+from sessionlib.stores.sqlite import IN_MEMORY, SqliteStore
 store = SqliteStore(sys.argv[1])
 store.open(OpenRequest(session_id="s", agent=AgentRef(name="coder", digest="d1"), agent_json="{}"))
 number = 0
@@ -233,6 +233,42 @@ def test_file_of_a_newer_version(path: Path) -> None:
         SqliteStore(path)
 
 
+SINCE_THE_FIRST_FORMAT = (
+    "handoff",
+    "digest",
+    "digest_count",
+    "digested_seq",
+    "digest_failures",
+    "digest_settled",
+    "journal",
+)
+"""Fields of the head that files of the first format do not have."""
+
+
+def make_first_format(path: Path) -> None:
+    """Take from a file what the second format added."""
+    raw = sqlite3.connect(path)
+    for table in ("jobs", "journal", "published"):
+        raw.execute(f"DROP TABLE {table}")
+    paths = ", ".join(f"'$.value.{field}'" for field in SINCE_THE_FIRST_FORMAT)
+    raw.execute(f"UPDATE sessions SET head = json_remove(head, {paths})")
+    raw.execute("PRAGMA user_version = 1")
+    raw.commit()
+    raw.close()
+
+
+def test_file_of_the_first_format(path: Path) -> None:
+    """It is brought up to date, with all that is in it; once."""
+    with SqliteStore(path) as store:
+        answer(opened(store), "t1")
+    make_first_format(path)
+    for _ in range(2):
+        with SqliteStore(path) as store:
+            assert [entry.text for entry in store.snapshot("s").layout.live.entries] == ["hello", "fine"]
+            assert store.capture("s", "test") == "d1"
+            assert list(store.recent_digests("coder")) == []
+
+
 @pytest.mark.parametrize("damage", ["UPDATE sessions SET head = '{}'", "DELETE FROM turns"])
 def test_damaged_rows_are_named(path: Path, damage: str) -> None:
     """A row that cannot be read, or is missing, is a corrupt store, not a crash."""
@@ -268,3 +304,12 @@ def virtual_machine_steps_of_a_turn(history_count: int) -> int:
 def test_turn_costs_no_more_with_a_long_history() -> None:
     """Entries are appended, never rewritten, and a worker's cache is not read again."""
     assert virtual_machine_steps_of_a_turn(10_000) <= virtual_machine_steps_of_a_turn(10) + 2
+
+
+@pytest.mark.parametrize("path", [IN_MEMORY, "s.db"], ids=["memory", "file"])
+def test_closed_store_is_unavailable(path: str, tmp_path: Path) -> None:
+    """Whoever still works with it is told so: nobody waits for a connection that will not come, or makes a new one."""
+    store = SqliteStore(path if path == IN_MEMORY else tmp_path / path)
+    store.close_connections()
+    with pytest.raises(StoreUnavailable, match="was closed"):
+        store.view("s")

@@ -16,15 +16,18 @@ from sessionlib.stores.contract import (
     Busy,
     DueKind,
     Grant,
+    HandoffRequest,
+    JournalEntry,
     Lane,
     Limits,
     OpenRequest,
     RoundCommit,
+    Settled,
     SubmitRequest,
     TurnInput,
 )
 from sessionlib.stores.memory import DueMember, MemoryShelf, MemoryStore, World
-from sessionlib.stores.rules.due import longest_interval, sweep_interval
+from sessionlib.stores.rules.due import SHORT_KINDS, longest_interval, sweep_interval
 
 
 class StrictStore(MemoryStore):
@@ -138,6 +141,31 @@ def refuse_reopen(store: MemoryStore) -> None:
     )
 
 
+def refuse_handoff_of_nothing(store: MemoryStore) -> None:
+    store.request_handoff(HandoffRequest(session_id="s", job_id="h1", request="{}"))
+
+
+def refuse_handoff_conflict(store: MemoryStore) -> None:
+    submit(store, "t1")
+    store.commit(begin(store), commit(answer=Answer(text="x")))
+    for request in ("{}", "[]"):
+        store.request_handoff(HandoffRequest(session_id="s", job_id="h1", request=request))
+
+
+def refuse_handoffs(store: MemoryStore) -> None:
+    submit(store, "t1")
+    store.commit(begin(store), commit(answer=Answer(text="x")))
+    for number in range(101):
+        store.request_handoff(HandoffRequest(session_id="s", job_id=f"h{number}", request="{}"))
+
+
+def refuse_digest_of_more(store: MemoryStore) -> None:
+    submit(store, "t1")
+    store.commit(begin(store), commit(answer=Answer(text="x")))
+    store.capture("s", "test")
+    store.settle(begin(store, lane=Lane.DIGEST), Settled(settle_token="s1", result="x", last_seq=9))
+
+
 REFUSALS = [
     refuse_conflict,
     refuse_reject,
@@ -148,6 +176,10 @@ REFUSALS = [
     refuse_gap,
     refuse_second_fail,
     refuse_reopen,
+    refuse_handoff_of_nothing,
+    refuse_handoff_conflict,
+    refuse_handoffs,
+    refuse_digest_of_more,
 ]
 
 
@@ -163,6 +195,7 @@ def test_world_is_one_hashable_value(store: StrictStore) -> None:
     submit(store, "t1")
     before = store.world
     store.commit(begin(store), commit(answer=Answer(text="x")))
+    store.publish("a", JournalEntry(session_id="s", digest_id="d1", first_seq=1, last_seq=1, text="x", at=1_000.0))
     after = store.world
     assert len({before, after, store.world}) == 2
     store.world = before
@@ -174,6 +207,12 @@ def test_purged_store_is_empty(store: StrictStore) -> None:
     submit(store, "t1")
     store.commit(begin(store), commit(answer=Answer(text="x")))
     store.request_rotation("s", "test")
+    store.capture("s", "test")
+    digest = begin(store, lane=Lane.DIGEST)
+    store.save_step(digest, 0, "summary", ModelReply(text="x"))
+    store.settle(digest, Settled(settle_token="s1", result="x", last_seq=1))
+    store.request_handoff(HandoffRequest(session_id="s", job_id="h1", request="{}"))
+    store.save_step(begin(store, lane=Lane.HANDOFF), 0, "summary", ModelReply(text="x"))
     while not store.purge("s", batch=2):
         pass
     assert store.world == World(agents=store.world.agents)
@@ -193,7 +232,7 @@ def test_sweep_intervals_double_up_to_the_last(sweeps: int, seconds: float) -> N
     assert sweep_interval(sweeps, Limits()) == seconds
 
 
-@pytest.mark.parametrize("kind", [DueKind.TURN, DueKind.ROTATION, DueKind.DISPOSAL])
+@pytest.mark.parametrize("kind", SHORT_KINDS)
 def test_score_too_far_ahead_is_pulled_back(store: StrictStore, clock: Clock, kind: DueKind) -> None:
     """A clock that was set back would leave a thing waiting for the old time: a sweep mends it."""
     store.world = World(due=(DueMember("s", kind, "x", clock.now + 10**6),))
@@ -202,7 +241,7 @@ def test_score_too_far_ahead_is_pulled_back(store: StrictStore, clock: Clock, ki
     assert member.at == clock.now + longest_interval(store.limits)
 
 
-@pytest.mark.parametrize("kind", [DueKind.OPEN_CALLS, DueKind.RETENTION])
+@pytest.mark.parametrize("kind", [DueKind.OPEN_CALLS, DueKind.RETENTION, DueKind.CAPTURE])
 def test_waits_that_callers_chose_are_kept(store: StrictStore, clock: Clock, kind: DueKind) -> None:
     """Retention may be years."""
     store.world = World(due=(DueMember("s", kind, "", clock.now + 10**8),))
@@ -221,3 +260,22 @@ def test_one_begin_ends_a_bounded_number_of_turns(clock: Clock) -> None:
     assert len(store.view("s").queued) == 8
     store.begin("s", Lane.TURN, "k2")
     assert store.view("s").queued == ()
+
+
+def test_forgotten_handoffs_do_not_pile_up(store: StrictStore, clock: Clock) -> None:
+    """Each request deletes more than it adds; an old id that is used again queues at the end."""
+    submit(store, "t1")
+    store.commit(begin(store), commit(answer=Answer(text="x")))
+
+    def request(job_id: str) -> None:
+        store.request_handoff(HandoffRequest(session_id="s", job_id=job_id, request="{}"))
+
+    for number in range(40):
+        request(f"h{number}")
+        grant = begin(store, f"k{number}", Lane.HANDOFF)
+        store.settle(grant, Settled(settle_token=f"s{number}", result="x"))
+    clock.now += store.limits.idempotency_seconds
+    request("waiting")
+    request("h39")
+    assert len(store.world.box("s").jobs) == 40 - 2 * 16 + 1
+    assert begin(store, "k", Lane.HANDOFF).work_id == "waiting"

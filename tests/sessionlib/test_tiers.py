@@ -101,6 +101,20 @@ def test_a18_20_the_recording_after_a_move_is_tested_for_redundancy() -> None:
     assert signals(second) == [(NO_REDUNDANCY, 1, 18, 17)]
 
 
+@pytest.mark.parametrize(
+    ("input_tokens", "output_tokens", "is_redundant"),
+    [(20, 17, False), (20, 18, True), (20, 19, True), (18, 16, False), (18, 17, True), (20, 0, False)],
+)
+def test_a7_an_output_of_nine_tenths_is_hardly_shorter(
+    input_tokens: int, output_tokens: int, is_redundant: bool
+) -> None:
+    """Redundancy is told from exactly the ratio on, and of no blank answer."""
+    layout = Layout(live=transcript([message(input_tokens + 2), *messages(5).live.entries]))
+    rotated = decided(layout, lambda request: words(output_tokens) if output_tokens else "")
+    expected = [(NO_REDUNDANCY, 1, input_tokens, output_tokens)] if is_redundant else []
+    assert signals(rotated) == expected
+
+
 @pytest.mark.parametrize("budgets", [(100, 60, 40, 30), (100, 30)])
 def test_an_echo_is_reported_twice_and_cut(budgets: tuple[int, ...]) -> None:
     """A summarizer that echoes: no redundancy, then over budget, both (89, 89); the newest text is kept."""
@@ -113,7 +127,7 @@ def test_an_echo_is_reported_twice_and_cut(budgets: tuple[int, ...]) -> None:
     assert messages(10).live.entries[4].text.endswith(stored.text[-20:])
 
 
-def test_a18_36_a_whitespace_answer_is_an_empty_record() -> None:
+def test_a18_36_37_38_a_whitespace_answer_is_an_empty_record() -> None:
     """Whitespace of three times the budget is no content: nothing stored, nothing reported, nothing seeded."""
     rotated = decided(messages(10), lambda request: " " * (4 * 3 * 60))
     assert rotated.layout.records == ()
@@ -192,7 +206,7 @@ def test_equal_inputs_give_equal_layouts() -> None:
     assert decided(messages(12), keeping(0.3)) == decided(messages(12), keeping(0.3))
 
 
-def test_the_records_of_another_policy_become_tiers() -> None:
+def test_a18_13_the_records_of_another_policy_become_tiers() -> None:
     """Several records to a tier, or a coarser one than there are tiers, are joined in their order."""
     made = [
         make_record(CHARACTERS, f"part {number}", number, number, show_span=False, tier=tier)
@@ -207,7 +221,7 @@ def test_the_records_of_another_policy_become_tiers() -> None:
     ]
 
 
-def test_a_tier_above_a_shrunken_budget_is_cut() -> None:
+def test_a18_13_a_tier_above_a_shrunken_budget_is_cut() -> None:
     """After its budget has shrunk a record is cut to it at the next rotation, and that is reported."""
     record = make_record(CHARACTERS, words(50), 1, 5, show_span=False, tier=2)
     rotated = decided(Layout(records=(record,), live=transcript([message(20)] * 3, first_seq=6)), echoing)
@@ -236,7 +250,7 @@ def test_a_tier_above_a_shrunken_budget_is_cut() -> None:
         {"unknown": 1},
     ],
 )
-def test_a_configuration_without_sense_is_refused(fields: dict[str, object]) -> None:
+def test_a18_10_a_configuration_without_sense_is_refused(fields: dict[str, object]) -> None:
     """Tiers that are too few, growing, or empty; fractions outside their range, NaN among them; unknown fields."""
     with pytest.raises(ValidationError):
         Tiers.model_validate(fields)
@@ -255,6 +269,20 @@ def test_a18_48_a_filling_summarizer_never_thrashes() -> None:
     assert 3 <= sum(rotated) <= 20
     assert not any(first and second for first, second in pairwise(rotated))
     assert all(outcome.tokens_after <= 311 for outcome in conversation.outcomes)
+
+
+def test_a14_the_third_turn_of_148_tokens_rotates_once() -> None:
+    """Messages and answers of 70 tokens in a window of 600: 444 reach the line of 420; the seed has record and tail."""
+    conversation = Conversation(SMALL, BUDGETS, keeping(0.1))
+    assert [conversation.say([message(74), message(74)]) for _ in range(3)] == [False, False, True]
+    assert [record.tier for record in conversation.layout.records] == [1]
+    assert len(conversation.layout.live) == 1
+
+
+def test_a14_twenty_turns_of_ninety_tokens_rotate_three_to_ten_times() -> None:
+    """With a summarizer that returns a tenth."""
+    conversation = Conversation(SMALL, BUDGETS, keeping(0.1))
+    assert 3 <= sum(conversation.say([message(45), message(45)]) for _ in range(20)) <= 10
 
 
 def test_a_fact_of_the_first_turn_survives_a_summarizer_that_keeps_everything() -> None:

@@ -130,7 +130,7 @@ def test_an_empty_answer_is_an_answer() -> None:
     assert outcome.answer is not None
 
 
-def test_a18_9_an_unanswered_call_leaves_nothing() -> None:
+def test_a18_09_an_unanswered_call_leaves_nothing() -> None:
     """The error reaches the caller, and no step was saved."""
     played = Played([ProviderUnavailable("overloaded")])
     with pytest.raises(ProviderUnavailable):
@@ -247,7 +247,14 @@ def test_t84_a_silent_provider_teaches_nothing() -> None:
     assert play(view_of(), ModelReply(text="ok", usage=Usage(0))).calibration == 1.0
 
 
-def test_a_resumed_round_learns_nothing() -> None:
+def test_a18_55_calibration_is_learned_of_one_request_not_of_the_turns_sum() -> None:
+    """A fourth round, whose three before it took 900 tokens: its report is compared with its own request."""
+    view = view_of(Entry.user("x" * 400), round=3, pending=(), spent=Spent(prompt_tokens=900))
+    outcome = play(view, ModelReply(text="ok", usage=Usage(204)))
+    assert (outcome.request_tokens, outcome.calibration) == (204, 1.0)
+
+
+def test_a18_58_a_resumed_round_learns_nothing() -> None:
     """A saved reply may answer a request of an older layout: its usage and handle are passed over."""
     saved: dict[str, EffectResult] = {"model:0": ModelReply(text="ok", usage=Usage(900), handle="h2")}
     outcome = Played([], saved=saved).play(view_of(is_resumed=True, shape=Shape.HELD))

@@ -331,10 +331,10 @@ def request_ends(entries: Sequence[Entry]) -> list[int]:
 
 @settings(max_examples=150)
 @given(history=histories(), records=st.booleans())
-def test_every_request_is_sound_within_the_limit_and_extends_the_one_before(
+def test_t50_t117_every_request_is_sound_within_the_limit_and_extends_the_one_before(
     history: list[Entry], records: bool
 ) -> None:
-    """T50, T117: pairs are whole, the newest input is there, and only a new trim changes what was sent before."""
+    """Pairs are whole, the newest input is there, and only a new trim changes what was sent before."""
     kept = (a_record(1, 9),) if records else ()
     trim, previous = Trim(), Sent((), (), 0)
     for end in request_ends(history):
@@ -362,7 +362,7 @@ def test_every_request_is_sound_within_the_limit_and_extends_the_one_before(
     arguments=st.sampled_from(["{}", "a" * 4_000]),
     name=st.sampled_from(["o200k_base", "estimate"]),
 )
-def test_parallel_calls_never_cross_the_limit(count: int, result: str, arguments: str, name: str) -> None:
+def test_t42_parallel_calls_never_cross_the_limit(count: int, result: str, arguments: str, name: str) -> None:
     """200 parallel calls, huge results, huge arguments: the request is below the limit all the same."""
     counter, limits = counter_named(name), budgets(1_500, 500)
     calls = [Entry.tool_call(f"call_{n}", arguments, "work") for n in range(count)]

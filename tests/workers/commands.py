@@ -15,13 +15,22 @@ from sessionlib.agent import Agent
 from sessionlib.catalog import Catalog
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest
 from sessionlib.providers.scripted import ScriptedProvider
-from sessionlib.running import Engine, Held, run_rotation, run_turn, unobserved
+from sessionlib.running import (
+    Engine,
+    Held,
+    publish_digests,
+    run_digest,
+    run_handoff,
+    run_rotation,
+    run_turn,
+    unobserved,
+)
 from sessionlib.stores.contract import Grant
 from sessionlib.stores.sqlite import SqliteStore
 from workers.cli.app import build_app
 from workers.cli.common import Tools
 from workers.client import Connection, Sessions
-from workers.dispatch import RUN_ROTATION, RUN_TURN
+from workers.dispatch import RUN_DIGEST, RUN_HANDOFF, RUN_ROTATION, RUN_TURN
 from workers.health import Observations
 from workers.hints import Hints
 from workers.settings import Settings
@@ -61,6 +70,11 @@ class Inline:
                 run_rotation(self.engine, ids["session_id"])
         elif task == RUN_ROTATION:
             run_rotation(self.engine, ids["session_id"])
+        elif task == RUN_HANDOFF:
+            run_handoff(self.engine, ids["session_id"])
+        elif task == RUN_DIGEST:
+            run_digest(self.engine, ids["session_id"])
+            publish_digests(self.engine.store, ids["session_id"])
 
 
 def replying(request: ModelRequest) -> ModelReply | str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sessionlib.agent import Agent
@@ -15,7 +16,17 @@ from sessionlib.stores.contract import Limits
 from workers import background, front
 from workers.blocking import Connection
 from workers.connection import client_for
-from workers.dispatch import CLOSE_CALLS, DISPOSE, PURGE, RUN_ROTATION, RUN_TURN
+from workers.dispatch import (
+    CAPTURE,
+    CLOSE_CALLS,
+    DISPOSE,
+    PUBLISH,
+    PURGE,
+    RUN_DIGEST,
+    RUN_HANDOFF,
+    RUN_ROTATION,
+    RUN_TURN,
+)
 from workers.hints import Hints
 from workers.parts import Parts
 from workers.settings import Settings
@@ -36,6 +47,27 @@ def catalog_of(agent: Agent, provider: Provider) -> Catalog:
 
 def connection_to(store: RedisStore, catalog: Catalog, dispatch: LocalWorkers) -> Connection:
     return Connection(store, dispatch, Hints(store), catalog)
+
+
+@contextmanager
+def local_workers(url: str, namespace: str, agent: Agent, provider: Provider) -> Iterator[LocalWorkers]:
+    """Workers for one agent on a server, ended at the end of the block."""
+    workers = LocalWorkers(store_at(url, namespace), catalog_of(agent, provider))
+    try:
+        yield workers
+    finally:
+        workers.close()
+        workers.store.close_connections()
+
+
+@contextmanager
+def connected(workers: LocalWorkers) -> Iterator[Connection]:
+    """A caller's connection to such workers."""
+    connection = connection_to(workers.store, workers.catalog, workers)
+    try:
+        yield connection
+    finally:
+        connection.hints.close()
 
 
 @dataclass
@@ -62,6 +94,10 @@ class LocalWorkers:
             DISPOSE: lambda session_id: background.dispose(self.parts, session_id, unobserved),
             PURGE: lambda session_id: background.purge(self.parts, session_id),
             CLOSE_CALLS: self.store.close_open_calls,
+            RUN_HANDOFF: lambda session_id: background.hand_off(self.parts, session_id, unobserved),
+            RUN_DIGEST: lambda session_id: background.digest(self.parts, session_id, unobserved),
+            CAPTURE: lambda session_id: background.capture(self.parts, session_id, "finished"),
+            PUBLISH: lambda session_id: background.publish(self.parts, session_id),
         }
 
     def send(self, task: str, **ids: str) -> None:

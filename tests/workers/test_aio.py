@@ -14,7 +14,7 @@ from sessionlib.errors import AnswerTimeout, InvalidInput, TurnFailed, UnknownSe
 from sessionlib.providers.contract import ModelRequest
 from sessionlib.providers.scripted import ScriptedProvider, echo
 from sessionlib.stores.contract import TurnState
-from tests.workers.local import LocalWorkers, catalog_of, connection_to, store_at
+from tests.workers.local import LocalWorkers, connection_to, local_workers
 from workers.aio import STORE_THREADS
 from workers.client import AsyncSessions
 
@@ -41,11 +41,9 @@ def gate() -> Gate:
 
 @pytest.fixture
 def workers(valkey_url: str, namespace: str, gate: Gate) -> Iterator[LocalWorkers]:
-    made = LocalWorkers(store_at(valkey_url, namespace), catalog_of(AGENT, ScriptedProvider(gate.answer)))
-    yield made
-    gate.opened.set()
-    made.close()
-    made.store.close_connections()
+    with local_workers(valkey_url, namespace, AGENT, ScriptedProvider(gate.answer)) as workers:
+        yield workers
+        gate.opened.set()
 
 
 @asynccontextmanager
@@ -75,6 +73,19 @@ def test_message_is_answered(workers: LocalWorkers) -> None:
             assert (await again.get_turn(reply.turn_id).answer(10.0)).text == reply.text
 
     run(test)
+
+
+def test_t108_one_event_loop_after_another_is_served(workers: LocalWorkers) -> None:
+    """Nothing of a client belongs to the loop in which the store was first used: a closed loop harms no later one."""
+    for number in range(2):
+
+        async def test(number: int = number) -> None:
+            async with client(workers) as sessions:
+                session = await sessions.open("s", "a")
+                reply = await session.send(f"hello {number}", timeout_seconds=10.0)
+                assert reply.text == f"Acknowledged: hello {number}"
+
+        run(test)
 
 
 def test_many_answers_are_awaited_on_a_few_threads(workers: LocalWorkers, gate: Gate) -> None:

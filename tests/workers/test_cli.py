@@ -353,7 +353,7 @@ def test_worker_becomes_celery(desk: Desk) -> None:
 
 def test_worker_command_is_printed(desk: Desk) -> None:
     """`--print` runs nothing."""
-    assert "-Q rotations,upkeep" in desk.run("worker", "background", "--print").stdout
+    assert "-Q rotations,summaries,upkeep" in desk.run("worker", "background", "--print").stdout
     assert desk.became == []
 
 

@@ -15,7 +15,7 @@ from sessionlib.providers.contract import CallRequest
 from sessionlib.providers.scripted import ScriptedProvider
 from sessionlib.stores.contract import AgentRef, DueItem, Event, Grant, Lane, OpenRequest
 from tests.waiting import wait_for
-from tests.workers.local import LocalWorkers, catalog_of, connection_to, store_at
+from tests.workers.local import LocalWorkers, connected, local_workers
 from workers.aio import _News
 from workers.client import AsyncSessions, ClientSession, Connection, Sessions
 from workers.dispatch import NoDispatch
@@ -29,17 +29,14 @@ LONG_SECONDS = 30.0
 
 @pytest.fixture
 def workers(valkey_url: str, namespace: str) -> Iterator[LocalWorkers]:
-    made = LocalWorkers(store_at(valkey_url, namespace), catalog_of(AGENT, ScriptedProvider()))
-    yield made
-    made.close()
-    made.store.close_connections()
+    with local_workers(valkey_url, namespace, AGENT, ScriptedProvider()) as workers:
+        yield workers
 
 
 @pytest.fixture
 def connection(workers: LocalWorkers) -> Iterator[Connection]:
-    made = connection_to(workers.store, workers.catalog, workers)
-    yield made
-    made.hints.close()
+    with connected(workers) as connection:
+        yield connection
 
 
 @pytest.fixture
@@ -61,8 +58,9 @@ def test_events_of_an_unknown_turn_are_refused_in_a_loop(connection: Connection,
     """The same for asyncio."""
 
     async def follow() -> list[Event]:
-        found = await AsyncSessions(connection).get("s")
-        return [event async for event in found.get_turn("never").events()]
+        async with AsyncSessions(connection) as sessions:
+            found = await sessions.get("s")
+            return [event async for event in found.get_turn("never").events()]
 
     with pytest.raises(InvalidInput, match="turn_id is not known"):
         asyncio.run(follow())
@@ -112,15 +110,16 @@ def test_cancelled_waiter_leaves_no_listener(connection: Connection, session: Cl
     """Also if it is cancelled while the first subscription begins."""
 
     async def give_up() -> None:
-        turn = (await AsyncSessions(connection).get("s")).get_turn("t")
-        waiting = asyncio.create_task(turn.answer())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
+        async with AsyncSessions(connection) as sessions:
+            turn = (await sessions.get("s")).get_turn("t")
+            waiting = asyncio.create_task(turn.answer())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert not connection.hints.listener_count
 
     asyncio.run(give_up())
-    assert not connection.hints.listener_count
 
 
 def test_turn_that_cannot_be_taken_gives_the_lane_back(connection: Connection) -> None:

@@ -61,7 +61,7 @@ def test_well_deployment_passes_every_check() -> None:
         ({"used_bytes": 95}, "memory", "95% of maxmemory"),
     ],
 )
-def test_server_set_up_for_loss_is_warned_about(change: dict[str, object], name: str, reason: str) -> None:
+def test_t107_server_set_up_for_loss_is_warned_about(change: dict[str, object], name: str, reason: str) -> None:
     """A warning does not fail: the server may be meant to be so."""
     server = replace(SERVER, **change)  # type: ignore[arg-type]
     (warned,) = [check for check in server_checks(server) if check.verdict is Verdict.WARNING]

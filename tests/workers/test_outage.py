@@ -232,13 +232,14 @@ def fail(waiting: Waiting) -> None:
 
 
 class Interrupted(MemoryStore):
-    """Away for one commit, and back for whatever comes next."""
+    """Away after the step that a first commit brings along, and back for whatever comes next."""
 
     is_away = True
 
     def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
-        if self.is_away:
+        if self.is_away and commit.last_step:
             self.is_away = False
+            self.save_step(grant, commit.last_step.position, commit.last_step.name, commit.last_step.result)
             raise StoreUnavailable("away")
         return super().commit(grant, commit)
 

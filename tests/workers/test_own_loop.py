@@ -15,7 +15,7 @@ from sessionlib.providers.contract import CallRequest
 from sessionlib.providers.scripted import ScriptedProvider
 from sessionlib.stores.contract import TurnState
 from tests.waiting import wait_for
-from tests.workers.local import LocalWorkers, catalog_of, connection_to, store_at
+from tests.workers.local import LocalWorkers, connected, local_workers
 from workers.client import ClientSession, Connection, Sessions
 from workers.dispatch import RUN_TURN
 from workers.reaper import sweep
@@ -38,17 +38,14 @@ CALL = CallRequest(call_id="c1", name="look_up", arguments='{"word":"pump"}')
 
 @pytest.fixture
 def workers(valkey_url: str, namespace: str) -> Iterator[LocalWorkers]:
-    made = LocalWorkers(store_at(valkey_url, namespace), catalog_of(AGENT, ScriptedProvider()))
-    yield made
-    made.close()
-    made.store.close_connections()
+    with local_workers(valkey_url, namespace, AGENT, ScriptedProvider()) as workers:
+        yield workers
 
 
 @pytest.fixture
 def connection(workers: LocalWorkers) -> Iterator[Connection]:
-    made = connection_to(workers.store, workers.catalog, workers)
-    yield made
-    made.hints.close()
+    with connected(workers) as connection:
+        yield connection
 
 
 @pytest.fixture

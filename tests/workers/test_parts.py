@@ -22,7 +22,7 @@ sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
 
 
-def test_parts_are_built_once_a_process(valkey_url: str) -> None:
+def test_t108_parts_are_built_once_a_process(valkey_url: str) -> None:
     """All threads share them; a forked child does not share its parent's connections."""
     environment = Settings().for_embedded(valkey_url).environment()
     subprocess.run([sys.executable, "-c", SCRIPT], env=environment, check=True, timeout=60)

@@ -9,12 +9,36 @@ from dataclasses import dataclass, field
 import pytest
 
 from sessionlib.agent import Agent
+from sessionlib.entries import Entry
 from sessionlib.errors import StoreUnavailable
 from sessionlib.inputs import open_request
-from sessionlib.stores.contract import DueItem, DueKind, Grant, Lane, SubmitRequest, TurnInput
+from sessionlib.stores.contract import (
+    Answer,
+    DueItem,
+    DueKind,
+    Grant,
+    HandoffRequest,
+    JournalRules,
+    Lane,
+    OpenRequest,
+    RoundCommit,
+    Settled,
+    SubmitRequest,
+    TurnInput,
+)
 from tests.waiting import wait_for
 from tests.workers.local import store_at
-from workers.dispatch import CLOSE_CALLS, DISPOSE, PURGE, RUN_ROTATION, RUN_TURN
+from workers.dispatch import (
+    CAPTURE,
+    CLOSE_CALLS,
+    DISPOSE,
+    PUBLISH,
+    PURGE,
+    RUN_DIGEST,
+    RUN_HANDOFF,
+    RUN_ROTATION,
+    RUN_TURN,
+)
 from workers.reaper import HINTS, Reaper, sweep
 from workers.store import RedisStore
 
@@ -94,6 +118,10 @@ def test_requested_rotation_is_sent_again(store: RedisStore) -> None:
         (DueKind.DISPOSAL, DISPOSE),
         (DueKind.OPEN_CALLS, CLOSE_CALLS),
         (DueKind.RETENTION, PURGE),
+        (DueKind.HANDOFF, RUN_HANDOFF),
+        (DueKind.DIGEST, RUN_DIGEST),
+        (DueKind.CAPTURE, CAPTURE),
+        (DueKind.PUBLICATION, PUBLISH),
     ],
 )
 def test_every_kind_of_due_thing_has_its_task(kind: DueKind, task: str) -> None:
@@ -102,6 +130,56 @@ def test_every_kind_of_due_thing_has_its_task(kind: DueKind, task: str) -> None:
     assert name == task
     assert ids["session_id"] == "s"
     assert set(ids.values()) <= {"s", "x"}
+
+
+def test_every_kind_of_due_thing_is_sent() -> None:
+    """None is forgotten."""
+    assert set(HINTS) == set(DueKind)
+
+
+def test_jobs_are_sent_again_from_request_to_publication(store: RedisStore) -> None:
+    """A closed session's capture, the digest that it requests, what that leaves to publish, and a handoff beside it."""
+    agent = open_request("j", AGENT, (), False, None).agent
+    store.open(OpenRequest(session_id="j", agent=agent, agent_json="{}", journal=JournalRules(on_close=True)))
+    answer(store, "j")
+    store.close("j")
+    assert sent(store) == [(CAPTURE, {"session_id": "j"})]
+    digest_id = str(store.capture("j", "close"))
+    assert sent(store) == [(RUN_DIGEST, {"session_id": "j", "job_id": digest_id})]
+    grant = store.begin("j", Lane.DIGEST, "token")
+    assert isinstance(grant, Grant)
+    store.settle(grant, Settled(settle_token="settled", result="## Done", last_seq=grant.last_seq))
+    assert sent(store) == [(PUBLISH, {"session_id": "j"})]
+    store.published("j", digest_id)
+    store.request_handoff(HandoffRequest(session_id="j", job_id="h", request="{}"))
+    assert sent(store) == [(RUN_HANDOFF, {"session_id": "j", "job_id": "h"})]
+
+
+def answer(store: RedisStore, session_id: str) -> None:
+    """Give a session its first turn and the answer to it."""
+    store.submit(SubmitRequest(session_id=session_id, turn_id="t", input=TurnInput(message="hello")))
+    grant = store.begin(session_id, Lane.TURN, "turn")
+    assert isinstance(grant, Grant)
+    entries = (Entry.user("hello"), Entry.assistant("hi"))
+    answered = RoundCommit(
+        round=0,
+        commit_token="committed",
+        epoch=0,
+        entries=entries,
+        sizes=(1, 1),
+        calibration=1.0,
+        line_tokens=1_000,
+        input_index=0,
+        answer=Answer(text="hi"),
+    )
+    store.commit(grant, answered)
+
+
+def sent(store: RedisStore) -> list[tuple[str, dict[str, str]]]:
+    """What one sweep sends."""
+    dispatch = Noted()
+    sweep(store, dispatch)
+    return dispatch.sent
 
 
 def test_reaper_sweeps_until_it_is_stopped(store: RedisStore) -> None:

@@ -69,8 +69,9 @@ def test_a_recording_goes_through_real_workers_that_are_killed(file: Path, tmp_p
     assert report["skipped"] == {"unanswered messages at the end": 1}
     assert report["rotations"] >= 2
     assert 0 < report["max_fill"] <= 1
-    assert report["prefix_breaks"]["rotation"] >= 1
-    assert report["prefix_breaks"]["other"] == 0
+    breaks = report["prefix_breaks"]
+    assert breaks["rotation"] + breaks["trim"] >= 1  # the last rotation may come after the last request
+    assert breaks["other"] == 0
     assert [kill["worker"] for kill in report["kills"]] == ["front", "background"]
     assert report["kills"][0]["in_flight"][0].startswith("model replay/turn-")
     assert stored_texts(kept) == [entry.text for entry in recorded_entries(read_recording(file.read_bytes(), "chat"))]
@@ -85,6 +86,7 @@ def test_a_real_session_of_a_coding_agent_keeps_every_promise(data_dir: Path) ->
     assert (report["turns"], report["rounds"]) == (2, 143)
     assert {report[name] for name in ("waited", "lost", "doubled", "out_of_order", "paid_again")} == {0}
     assert report["prefix_breaks"]["other"] == 0
+    assert report["prefix_breaks"]["rotation"] >= 1
     assert report["rotations"] >= 2
 
 

@@ -31,13 +31,13 @@ from workers import wire
 from workers.connection import client_for, store_errors
 from workers.embedded import EmbeddedServer
 from workers.keys import Keys
-from workers.scripts import DIRECTORY, LIBRARY
+from workers.scripts import DIRECTORY, LIBRARIES
 from workers.settings import Settings
 from workers.store import RedisStore
 
 AGENT = AgentRef(name="coder", digest="d1")
 NEVER_LINE = 10**9
-SCRIPTS = sorted(path for path in DIRECTORY.glob("*.lua") if path.stem != LIBRARY)
+SCRIPTS = sorted(path for path in DIRECTORY.glob("*.lua") if path.stem not in LIBRARIES)
 
 
 @pytest.fixture
@@ -135,14 +135,14 @@ def test_connect_reads_settings(valkey_url: str, namespace: str) -> None:
 # Lifetimes
 
 
-def test_nothing_unfinished_expires(store: RedisStore) -> None:
+def test_t107_nothing_unfinished_expires(store: RedisStore) -> None:
     """No key of an open session, and none of an unfinished turn, has a lifetime of its own."""
     submit(store, "t")
     begin(store)
     assert {store.client.pttl(key) for key in keys_of(store)} == {-1}
 
 
-def test_finished_turn_is_remembered_for_a_time(store: RedisStore) -> None:
+def test_t107_finished_turn_is_remembered_for_a_time(store: RedisStore) -> None:
     """The keys of a turn, and no others, live on for `idempotency_seconds` once it ended."""
     answer(store, "t")
     expiring = {key for key in keys_of(store) if store.client.pttl(key) > 0}
@@ -292,17 +292,17 @@ def test_waits_do_not_hide_what_lies_too_far_ahead(store: RedisStore) -> None:
 def test_only_new_work_is_refused_at_full_memory(path: Path) -> None:
     """The flags decide: a script without `allow-oom` (or `no-writes`) is refused as a whole."""
     flags = path.read_text().partition("\n")[0]
-    is_new_work = path.stem in ("open", "submit")
+    is_new_work = path.stem in ("open", "submit", "request_handoff")
     assert flags in (["#!lua"] if is_new_work else ["#!lua flags=allow-oom", "#!lua flags=no-writes"])
 
 
-@pytest.mark.parametrize("path", [*SCRIPTS, DIRECTORY / f"{LIBRARY}.lua"], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(DIRECTORY.glob("*.lua")), ids=lambda path: path.stem)
 def test_scripts_use_old_commands_only(path: Path) -> None:
     """Every command of the scripts is one of Redis 7.0 or older."""
     used = set(re.findall(r'call\("([A-Z]+)"', path.read_text()))
     known = (
         "DEL HDEL HGET HGETALL HINCRBY HMGET HSET LINDEX LLEN LPOP LPUSH LRANGE LREM LTRIM PEXPIRE PUBLISH RPUSH TIME "
-        "UNLINK XADD ZADD ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE ZSCORE"
+        "UNLINK XADD ZADD ZCARD ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE ZREVRANGEBYSCORE ZSCORE"
     )
     assert used <= set(known.split())
 
@@ -396,7 +396,7 @@ def test_connections_are_bounded(valkey_url: str, namespace: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_store_made_before_a_fork_serves_the_child(valkey_url: str, namespace: str) -> None:
+def test_t108_store_made_before_a_fork_serves_the_child(valkey_url: str, namespace: str) -> None:
     """A prefork worker's child takes connections of its own."""
     store = RedisStore(client_for(valkey_url, connections=2), namespace=namespace)
     open_session(store)

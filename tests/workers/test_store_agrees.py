@@ -27,11 +27,14 @@ from sessionlib.stores.contract import (
     Busy,
     Grant,
     Handle,
+    HandoffRequest,
+    JournalRules,
     Lane,
     Limits,
     OpenRequest,
     RoundCommit,
     SessionStore,
+    Settled,
     Snapshot,
     SubmitRequest,
     Trim,
@@ -56,12 +59,27 @@ LASTING = Limits(
     sweep_last_seconds=LONG,
     audit_limit=10,
     no_gain_backoff_seconds=LONG,
+    digest_seconds=LONG,
+    digest_retry_seconds=LONG,
+    digest_tries=2,
+    journal_seconds=LONG,
+    journal_limit=3,
 )
-PASSING = replace(LASTING, lease_seconds=0.0, sweep_first_seconds=0.0, no_gain_backoff_seconds=0.0)
+PASSING = replace(
+    LASTING,
+    lease_seconds=0.0,
+    sweep_first_seconds=0.0,
+    no_gain_backoff_seconds=0.0,
+    digest_retry_seconds=0.0,
+)
+LANES = (Lane.TURN, Lane.TURN, Lane.TURN, Lane.ROTATION, Lane.HANDOFF, Lane.DIGEST)
+JOBS = (Lane.HANDOFF, Lane.DIGEST)
 
 
 def comparable(value: Any) -> Any:
     """A reply without its times and event ids."""
+    if isinstance(value, Grant):
+        value = replace(value, token=begin_token(value))
     if is_dataclass(value) and not isinstance(value, type):
         return {
             item.name: comparable(getattr(value, item.name))
@@ -71,6 +89,11 @@ def comparable(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [comparable(item) for item in value]
     return value
+
+
+def begin_token(grant: Grant) -> str:
+    """A grant's token as its worker made it up; the rest is a time."""
+    return grant.token.partition("@")[0]
 
 
 def outcome(operation: Callable[[], Any]) -> Any:
@@ -100,6 +123,7 @@ class Walk:
     grants: list[Pair] = field(default_factory=list)
     commits: list[tuple[Pair, RoundCommit]] = field(default_factory=list)
     adoptions: list[tuple[Pair, Adoption]] = field(default_factory=list)
+    settlements: list[tuple[Pair, Settled]] = field(default_factory=list)
     snapshots: list[Pair] = field(default_factory=list)
     turn_ids: list[str] = field(default_factory=list)
     count: int = 0
@@ -130,6 +154,7 @@ class Walk:
             (self.commit, 20), (self.commit_again, 3), (self.adopt, 10), (self.adopt_again, 2), (self.release, 4),
             (self.fail, 6), (self.cancel, 4), (self.request_rotation, 5), (self.cancel_rotation, 1), (self.close, 1),
             (self.close_open_calls, 2), (self.dispose, 4), (self.sweep, 6), (self.snapshot, 6), (self.purge, 1),
+            (self.request_handoff, 6), (self.capture, 6), (self.settle, 12), (self.settle_again, 2), (self.publish, 4),
         ]  # fmt: skip
         names, weights = zip(*moves, strict=True)
         for session_id in SESSIONS:
@@ -148,11 +173,21 @@ class Walk:
         self.both("audit", session_id, lambda store, of: store.audit(session_id))
         self.both("turn", session_id, lambda store, of: store.turn(session_id, turn_id))
         self.both("events", session_id, lambda store, of: store.events(session_id, turn_id))
+        self.both("journal", session_id, lambda store, of: store.journal(session_id))
+        self.look_at_job(session_id)
         if self.maybe(0.2):
             first, last = sorted(self.random.sample(range(1, 40), 2))
             self.both("chunks", session_id, lambda store, of: store.chunks(session_id, first, last))
             self.both("agent", session_id, lambda store, of: store.agent_json(session_id))
             self.both("sessions", session_id, lambda store, of: store.sessions(0))
+
+    def look_at_job(self, session_id: str) -> None:
+        lane = self.random.choice(JOBS)
+        job_id = self.job_id() if lane is Lane.HANDOFF else f"d{self.random.randrange(6)}"
+        self.both(f"job {lane} {job_id}", session_id, lambda store, of: store.job(session_id, lane, job_id))
+
+    def job_id(self) -> str:
+        return f"h{self.random.randrange(8)}"
 
     def turn_id(self) -> str:
         """One of the last few turns, or one that is not there."""
@@ -168,6 +203,11 @@ class Walk:
             sizes=(30,) * len(history),
             line_tokens=self.line(),
             retention_seconds=self.random.choice([None, 0.0, LONG]),
+            journal=JournalRules(
+                on_close=self.maybe(0.5),
+                on_rotation=self.maybe(0.5),
+                idle_seconds=self.random.choice([None, 0.0, LONG]),
+            ),
         )
         self.both("open", session_id, lambda store, of: store.open(request))
 
@@ -195,8 +235,9 @@ class Walk:
         self.both("submit", session_id, lambda store, of: store.submit(request))
 
     def begin(self, session_id: str, lane: Lane | None = None) -> None:
-        lane = lane or self.random.choice([Lane.TURN, Lane.TURN, Lane.ROTATION])
-        token = self.random.choice(self.grants).of_rules.token if self.grants and self.maybe(0.1) else self.new("k")
+        lane = lane or self.random.choice(LANES)
+        is_again = bool(self.grants) and self.maybe(0.1)
+        token = begin_token(self.random.choice(self.grants).of_rules) if is_again else self.new("k")
         known = self.random.choice(self.snapshots) if self.snapshots and self.maybe(0.7) else None
         own = self.turn_id() if self.maybe(0.1) else ""
 
@@ -232,11 +273,14 @@ class Walk:
     def is_current(self, grant: Grant) -> bool:
         """Whether a grant's token is still its lane's."""
         head = self.rules.world.box(grant.session_id).head
-        holder = head if head is None or grant.lane is Lane.TURN else head.rotation
+        if head is None:
+            return False
+        holders = {Lane.TURN: head, Lane.ROTATION: head.rotation, Lane.HANDOFF: head.handoff, Lane.DIGEST: head.digest}
+        holder: Any = holders[grant.lane]
         return holder is not None and holder.hold.token == grant.token
 
     def with_grant(self, name: str, session_id: str, operation: Callable[[SessionStore, Grant], Any]) -> None:
-        grant = self.grant(session_id, self.random.choice([Lane.TURN, Lane.TURN, Lane.ROTATION]))
+        grant = self.grant(session_id, self.random.choice(LANES))
         if grant is not None:
             name = f"{name} {grant.of_rules.work_id}"
             self.both(name, grant.of_rules.session_id, lambda store, of: operation(store, of(grant)))
@@ -345,6 +389,55 @@ class Walk:
 
     def cancel_rotation(self, session_id: str) -> None:
         self.both("cancel_rotation", session_id, lambda store, of: store.cancel_rotation(session_id))
+
+    def request_handoff(self, session_id: str) -> None:
+        request = HandoffRequest(
+            session_id=session_id,
+            job_id=self.job_id(),
+            request=self.random.choice(['{"task":"größer\\n"}'] * 9 + ["{}"]),
+            timeout_seconds=0.0 if self.maybe(0.1) else LONG,
+        )
+        self.both(f"request_handoff {request.job_id}", session_id, lambda store, of: store.request_handoff(request))
+
+    def capture(self, session_id: str) -> None:
+        self.both("capture", session_id, lambda store, of: store.capture(session_id, 'so "it" is ü'))
+
+    def settle(self, session_id: str) -> None:
+        grant = self.grant(session_id, self.random.choice(JOBS))
+        if grant is None:
+            return
+        settled = Settled(
+            settle_token=self.new("s"),
+            result=self.random.choice(["## Done\n", "größer\x01 ü"]),
+            last_seq=max(0, grant.of_rules.last_seq - self.maybe(0.2) * self.random.randrange(3) + self.maybe(0.05)),
+            is_empty=self.maybe(0.3),
+            figures=self.random.choice([{}, {"model": 'm"ü', "tokens": 7, "ratio": 0.5, "parts": [{"a": None}]}]),
+        )
+        self.settlements.append((grant, settled))
+        self.send_settled(grant, settled)
+
+    def settle_again(self, _: str) -> None:
+        if self.settlements:
+            self.send_settled(*self.random.choice(self.settlements[-3:]))
+
+    def send_settled(self, grant: Pair, settled: Settled) -> None:
+        name = f"settle {grant.of_rules.work_id}"
+        self.both(name, grant.of_rules.session_id, lambda store, of: store.settle(of(grant), settled))
+
+    def publish(self, session_id: str) -> None:
+        """Each store's own entries, for their times differ; sometimes the worker dies before it says so."""
+        found = self.both("unpublished", session_id, lambda store, of: store.unpublished(session_id))
+        for place, entry in enumerate(found.of_rules):
+            self.publish_entry(session_id, found, place)
+            if self.maybe(0.8):
+                self.mark_published(session_id, entry.digest_id)
+        self.both("recent", session_id, lambda store, of: store.recent_digests("a", 2))
+
+    def publish_entry(self, session_id: str, found: Pair, place: int) -> None:
+        self.both("publish", session_id, lambda store, of: store.publish("a", of(found)[place]))
+
+    def mark_published(self, session_id: str, digest_id: str) -> None:
+        self.both("published", session_id, lambda store, of: store.published(session_id, digest_id))
 
     def close(self, session_id: str) -> None:
         now = self.maybe(0.5)

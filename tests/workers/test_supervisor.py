@@ -149,7 +149,7 @@ def test_children_die_with_a_killed_supervisor(tmp_path: Path) -> None:
     ("role", "expected"),
     [
         ("front", "-A workers.app worker -Q turns -P threads -c 7 -n front@%h -l INFO"),
-        ("background", "-A workers.app worker -Q rotations,upkeep -P prefork -c 3 -n background@%h -l INFO"),
+        ("background", "-A workers.app worker -Q rotations,summaries,upkeep -P prefork -c 3 -n background@%h -l INFO"),
     ],
 )
 def test_worker_command_is_plain_celery(role: str, expected: str) -> None:

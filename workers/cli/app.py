@@ -4,7 +4,23 @@ from __future__ import annotations
 
 import typer
 
-from workers.cli import cancel, demo, health, ls, purge, replay, rotate, send, show, up, worker
+from workers.cli import (
+    cancel,
+    demo,
+    handoff,
+    health,
+    journal,
+    ls,
+    open,
+    purge,
+    replay,
+    rotate,
+    send,
+    show,
+    summarize,
+    up,
+    worker,
+)
 from workers.cli.faults import EXIT_CODES
 
 HELP = f"""Long agent sessions that outlive their model's context window: start, use and watch them.
@@ -17,6 +33,8 @@ Try it:
   sessionctl send trip-1 "Hello" --agent NAME  open a session and get an answer
   sessionctl show trip-1                       what is in its window, and why it rotates or not
   sessionctl ls                                all sessions
+  sessionctl handoff trip-1 "book a hotel"     what another agent must know to take over
+  sessionctl journal trip-1                    what was done and learned in it
 
 Every command takes --json. Answers and findings go to stdout, progress and errors to stderr.
 
@@ -34,6 +52,8 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    for group in (demo, replay, up, worker, send, ls, show, rotate, cancel, purge, health):
+    for group in (demo, replay, up, worker, open, send, ls, show, rotate, handoff, journal, summarize):
+        group.register(app)
+    for group in (cancel, purge, health):
         group.register(app)
     return app

@@ -90,7 +90,10 @@ def record_note(record: Record) -> str:
     """Where a record comes from."""
     source = f"record of {record.source_tokens:,} tokens" if record.source_tokens else "record"
     rewrites = f"rewritten {record.rewrite_count} times" if record.rewrite_count > 1 else "written once"
-    return ", ".join([source, rewrites, *([str(record.method)] if record.method is not Method.NORMAL else [])])
+    method = [str(record.method)] if record.method is not Method.NORMAL else []
+    count = len(record.unsupported_values)
+    unsupported = [f"{count} value{'s' * (count > 1)} not in its source"] if count else []
+    return ", ".join([source, rewrites, *method, *unsupported])
 
 
 def fill_text(layout: Layout, budgets: Budgets) -> str:
@@ -159,11 +162,23 @@ def rotation_text(event: Event, now: float) -> str:
     """A rotation that was adopted, in a line."""
     data = event.data
     saturated = f", {len(data['saturations'])} saturated" if data.get("saturations") else ""
+    redacted = f", {data['redaction_count']} secrets replaced" if data.get("redaction_count") else ""
+    refused = "".join(f"\n  refused an answer: {reason}" for reason in data.get("fault_reasons", ()))
     return (
         f"rotation {data.get('rotation_id', '?')} ({data.get('reason', '?')}), {age_text(now - event.at)} ago: "
         f"{data.get('tokens_before', 0):,} to {data.get('tokens_after', 0):,} tokens, "
-        f"{data.get('consolidation_count', 0)} consolidations{saturated}"
+        f"{data.get('consolidation_count', 0)} consolidations{saturated}{redacted}{refused}"
     )
+
+
+def failed_summaries(audit: Iterable[Event], now: float) -> list[str]:
+    """The newest handoff and the newest digest that failed, each in a line with its reason."""
+    newest = {event.kind: event for event in audit if event.kind in ("handoff_failed", "digest_failed")}
+    return [
+        f"{kind.partition('_')[0]} {event.data.get('job_id') or event.data.get('digest_id')} failed "
+        f"{age_text(now - event.at)} ago ({event.data.get('code')}): {event.data.get('reason', '')}".rstrip(": ")
+        for kind, event in sorted(newest.items())
+    ]
 
 
 def text_of(layout: Layout) -> str:

@@ -56,6 +56,19 @@ class RotationTimeout(errors.SessionError, TimeoutError):
         return f"rotation {self.rotation_id} was not done after {self.waited_seconds:g} s; it goes on"
 
 
+class DigestTimeout(errors.SessionError, TimeoutError):
+    """The caller stopped waiting; the digest goes on."""
+
+    code = "digest_timeout"
+
+    def __init__(self, digest_id: str, waited_seconds: float) -> None:
+        super().__init__(digest_id, waited_seconds)
+        self.digest_id, self.waited_seconds = digest_id, waited_seconds
+
+    def __str__(self) -> str:
+        return f"digest {self.digest_id} was not done after {self.waited_seconds:g} s; it goes on"
+
+
 class WorkersNotReady(errors.SessionError):
     """Workers were started and did not answer."""
 
@@ -82,9 +95,12 @@ ADVICE: dict[type[errors.SessionError], str] = {
     errors.StoreFull: "give the server more memory, or purge sessions; running work goes on",
     errors.StoreError: "upgrade this program if a newer one wrote to the store; else restore a backup",
     errors.AnswerTimeout: "`sessionctl show SESSION --turn ID` asks for it later",
+    errors.HandoffTimeout: "`sessionctl handoff SESSION --id ID` asks for it later",
+    DigestTimeout: "`sessionctl journal SESSION` shows it when it is done",
     RotationTimeout: "`sessionctl show SESSION` says how it stands",
     WorkersNotReady: "their logs say why; --data DIRECTORY (demo, replay: --keep) keeps them",
     errors.TurnFailed: "what was committed of it is kept; send the next turn, or the same input under a new id",
+    errors.SummaryFailed: "the session is as it was; ask again under another id, or for less (--guidance)",
     errors.SessionError: "try again; report it if it comes back",
 }
 """What to do, by the nearest class of the error tree."""
@@ -95,8 +111,13 @@ FIELD_ADVICE = {
 }
 """What to do about a wrong value, where its field says more than its kind."""
 
-CALLER_CODES = frozenset({"cancelled", "interrupted", "closed", "calls_closed", "deadline", "package_shadowed"})
+CALLER_CODES = frozenset(
+    {"cancelled", "interrupted", "closed", "calls_closed", "deadline", "package_shadowed", "summary_size"}
+)
 """Endings of a turn that its caller chose: by a call, or by the agent's own timeout."""
+
+SUMMARY_CODES = frozenset({"summary_provider", "summary_validation"})
+"""Endings of a summary that its model is to blame for."""
 
 UNKNOWN_FAULT_ADVICE = "this is a fault of sessionlib: please report it with the lines above"
 
@@ -112,7 +133,7 @@ def report_of(exc: Exception) -> Report:
             advice=UNKNOWN_FAULT_ADVICE,
             exit_code=ExitCode.FAILED,
         )
-    code = exc.reason_code if isinstance(exc, errors.TurnFailed) else exc.code
+    code = exc.reason_code if isinstance(exc, errors.TurnFailed | errors.SummaryFailed) else exc.code
     return Report(code=code, whose=_whose(exc), message=str(exc), advice=_advice(exc), exit_code=_exit_code(exc))
 
 
@@ -135,7 +156,7 @@ def _exit_code(exc: errors.SessionError) -> ExitCode:
 
 
 def _whose(exc: errors.SessionError) -> Whose:
-    if isinstance(exc, errors.TurnFailed):
+    if isinstance(exc, errors.TurnFailed | errors.SummaryFailed):
         return whose_code(exc.reason_code)
     if isinstance(exc, TimeoutError):
         return Whose.CALLER
@@ -152,7 +173,9 @@ def whose_code(code: str) -> Whose:
     for base, whose in sides:
         if any(kind.code == code for kind in _tree(base)):
             return whose
-    return Whose.CALLER if code in CALLER_CODES else Whose.US
+    if code in CALLER_CODES:
+        return Whose.CALLER
+    return Whose.PROVIDER if code in SUMMARY_CODES else Whose.US
 
 
 def _tree(base: type[errors.SessionError]) -> Iterator[type[errors.SessionError]]:

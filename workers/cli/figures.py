@@ -67,7 +67,8 @@ def layout_figures(layout: Layout, *, with_text: bool = False) -> dict[str, Any]
                 "source_tokens": record.source_tokens,
                 "rewrite_count": record.rewrite_count,
                 "method": record.method,
-                **({"text": record.text} if with_text else {}),
+                "unsupported_count": len(record.unsupported_values),
+                **({"text": record.text, "unsupported_values": record.unsupported_values} if with_text else {}),
             }
             for record in layout.records
         ],

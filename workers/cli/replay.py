@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from workers.cli import playing
 from workers.cli.common import Call, shared
-
-if TYPE_CHECKING:
-    from sessionlib.recordings import Recording
+from workers.cli.recorded import read_file
 
 
 def register(app: typer.Typer) -> None:
@@ -53,21 +51,9 @@ def replay(
     from workers.replay.report import broken_promises, figures
 
     begun = time.monotonic()
-    recording = _read(file, conversation)
+    recording = read_file(file, conversation)
     scene = Scene(window_tokens=window, policy=policy, summarizer=summarizer, latency_seconds=latency_seconds)
     observed = playing.played(call, recording, scene, kill=kill, keep=keep, pause_seconds=pause_seconds)
     report = figures(recording, observed)
     source = {"source": recording.source, "format": recording.format, "skipped": dict(recording.skipped)}
     playing.shown(call, {**source, **report, "seconds": playing.seconds_since(begun)}, broken_promises(report))
-
-
-def _read(file: Path, conversation: str) -> Recording:
-    """The recording in *file*. Raises InvalidInput, naming file, place and rule."""
-    from sessionlib.errors import InvalidInput
-    from sessionlib.recordings import read_recording
-
-    try:
-        data = file.read_bytes()
-    except OSError as exc:
-        raise InvalidInput("FILE", str(file), f"must be a readable file ({type(exc).__name__})") from None
-    return read_recording(data, file.name, conversation)

@@ -54,12 +54,14 @@ def _show_session(call: Call, session_id: str, with_text: bool) -> None:
     session = call.session(session_id)
     view, layout = session.view(), session.layout()
     budgets = window_of(session, view)
-    rotated = drawing.last_rotation(whole_audit(call.sessions.connection.store, session_id))
+    audit = whole_audit(call.sessions.connection.store, session_id)
+    rotated, failed = drawing.last_rotation(audit), drawing.failed_summaries(audit, time.time())
     if call.as_json:
         document = figures.session_figures(view, budgets) | {
             "layout": figures.layout_figures(layout, with_text=with_text),
             "why": drawing.why(view, budgets),
             "last_rotation": figures.event_figures(rotated) if rotated else None,
+            "failed_summaries": failed,
         }
         call.answer(document)
         return
@@ -69,7 +71,7 @@ def _show_session(call: Call, session_id: str, with_text: bool) -> None:
     call.show(drawing.why(view, budgets))
     if rotated:
         call.show(drawing.rotation_text(rotated, time.time()))
-    call.show(*drawing.notes(view))
+    call.show(*failed, *drawing.notes(view))
     if with_text:
         call.show("", drawing.text_of(layout))
 

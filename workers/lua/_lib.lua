@@ -1,18 +1,21 @@
--- What every script shares; the loader puts it, and the store's constants (HINTS, LIMITS), before each script.
+-- What scripts share. The loader puts before each what it needs of this and the other `_*.lua`, and before that the
+-- store's constants (HINTS, LIMITS).
 --
 -- Keys are those of workers/keys.py, in its order, all of one hash tag:
 --   KEYS[1..6]   the partition: due, timers, sweeps, counters (hash), index, agents
---   KEYS[7..15]  the session: head, layout, live, inbox, steps of the turn and of the rotation lane, archive,
---                audit, turns
--- Keys of single turns are named from the same tag, for a script may go on to a turn that its caller does not know.
+--   KEYS[7..22]  the session: head, layout, live, inbox, waiting handoffs, steps of each lane, archive, audit, turns,
+--                jobs, journal, digests, unpublished
+-- Keys of single turns and jobs are named from the same tag: a script may go on to one that its caller does not know.
+-- Scripts on an agent's journal have its keys in place of a session's.
 --
 -- Values that Lua only carries (entries, inputs, answers, records, handles) are text made and read in Python. A hash
 -- is read once, changed in memory, and written once at the end (`save`), so nothing is written before all is checked.
 
 local DUE, TIMERS, SWEEPS, COUNTERS, INDEX, AGENTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local HEAD, LAYOUT, LIVE, INBOX = KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local STEPS = {turn = KEYS[11], rotation = KEYS[12]}
-local ARCHIVE, AUDIT, TURNS = KEYS[13], KEYS[14], KEYS[15]
+local HEAD, LAYOUT, LIVE, INBOX, HANDOFFS = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+local STEPS = {turn = KEYS[12], rotation = KEYS[13], handoff = KEYS[14], digest = KEYS[15]}
+local ARCHIVE, AUDIT, TURNS, JOBS = KEYS[16], KEYS[17], KEYS[18], KEYS[19]
+local JOURNAL, DIGESTS, UNPUBLISHED = KEYS[20], KEYS[21], KEYS[22]
 local TAG, SESSION = "", ""
 if HEAD then TAG, SESSION = string.match(HEAD, "^(.-}:)head:(.*)$") end
 
@@ -20,10 +23,8 @@ local call = redis.call
 local clock = call("TIME")
 local NOW = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
 
--- The furthest that a retry may lie ahead, and the rotations running without gain after which the line is left alone:
--- as in sessionlib/stores/rules.
+-- The furthest that a retry may lie ahead: as in sessionlib/stores/rules.
 local LONGEST_RETRY_SECONDS = 300
-local NO_GAIN_LIMIT = 2
 
 -- Numbers as text: Lua's own form keeps 14 digits, too few for a time in microseconds.
 local function text(value)
@@ -85,32 +86,70 @@ end
 
 local function is_there(head) return head.exists and get(head, "purged") == "" end
 
+-- The same for those who read nothing else of the head.
+local function is_session_there()
+  local state, purged = unpack(call("HMGET", HEAD, "state", "purged"))
+  return state and (purged or "") == ""
+end
+
+-- The named fields of a hash as far as it has them: field, value, field, value.
+local function pick(key, names)
+  local flat = {}
+  for i, value in ipairs(call("HMGET", key, unpack(names))) do
+    if value then flat[#flat + 1], flat[#flat + 2] = names[i], value end
+  end
+  return flat
+end
+
 -- Due members -------------------------------------------------------------------------------------------------------
 
 -- What a sweep may find ready has a longest interval and lies in `due`; what waits for a time of its own in `timers`.
-local IS_TIMER = {open_calls = true, retention = true}
+local IS_TIMER = {open_calls = true, retention = true, capture = true}
+
+local function due_key(kind) return IS_TIMER[kind] and TIMERS or DUE end
 
 local function member_of(kind, id) return kind .. "|" .. SESSION .. "|" .. id end
 
 -- Make or move a member. A sweep finds it moved, and begins to count anew.
-local function make_due(kind, id, at) call("ZADD", IS_TIMER[kind] and TIMERS or DUE, text(at), member_of(kind, id)) end
+local function make_due(kind, id, at) call("ZADD", due_key(kind), text(at), member_of(kind, id)) end
 
 local function not_due(kind, id)
-  call("ZREM", IS_TIMER[kind] and TIMERS or DUE, member_of(kind, id))
+  call("ZREM", due_key(kind), member_of(kind, id))
   call("HDEL", SWEEPS, member_of(kind, id))
+end
+
+-- When a member is due; nil without one.
+local function due_at(kind, id) return tonumber(call("ZSCORE", due_key(kind), member_of(kind, id))) end
+
+-- How often a member that is due *at* was swept since anything else moved it: kept as "<times> <where that moved it>".
+local function sweeps_of(member, at)
+  local times, moved_to = string.match(call("HGET", SWEEPS, member) or "", "^(%d+) (.*)$")
+  return times and tonumber(moved_to) == at and tonumber(times) or 0
+end
+
+-- Whether a member's time has come, or had come when it was last swept.
+local function is_overdue(kind, id)
+  local at = due_at(kind, id)
+  return at and (at <= NOW or sweeps_of(member_of(kind, id), at) > 0)
 end
 
 -- Events, audit, counters -------------------------------------------------------------------------------------------
 
-local function turn_key(id) return TAG .. "turn:" .. SESSION .. "|" .. id end
-
-local function events_key(id) return TAG .. "events:" .. SESSION .. "|" .. id end
+-- The key of a turn, of its events, or of a job, which is named by its lane.
+local function key_of(kind, id) return TAG .. kind .. ":" .. SESSION .. "|" .. id end
 
 -- JSON of a string: what Redis and fakeredis encode alike.
 local function quoted(value) return cjson.encode(value) end
 
+-- A JSON object with further fields, given as JSON without their braces.
+local function with_fields(object, fields)
+  local opened = string.gsub(object, "%s*}%s*$", "")
+  local separator = string.match(opened, "^%s*{%s*$") and "" or ","
+  return opened .. separator .. fields .. "}"
+end
+
 local function tell(turn_id, kind, data)
-  call("XADD", events_key(turn_id), "*", "kind", kind, "data", data)
+  call("XADD", key_of("events", turn_id), "*", "kind", kind, "data", data)
   hint(turn_id)
 end
 
@@ -138,7 +177,19 @@ end
 
 -- Lanes -------------------------------------------------------------------------------------------------------------
 
-local function work_of(head, lane) return get(head, lane == "turn" and "turn:work" or "rotation") end
+local LANES = {"turn", "rotation", "handoff", "digest"}
+
+-- The head's field with the id of a lane's work: the turn or handoff that began and is not finished, the rotation or
+-- digest that is unfinished, begun or not.
+local WORK = {turn = "turn:work", rotation = "rotation", handoff = "handoff:work", digest = "digest:work"}
+
+-- Lanes that read the session and change nothing that a turn or rotation sees.
+local IS_JOB = {handoff = true, digest = true}
+
+-- Where a lane's work waits in order. A rotation or digest waits for nothing: there is one at most.
+local QUEUES = {turn = INBOX, handoff = HANDOFFS}
+
+local function work_of(head, lane) return get(head, WORK[lane]) end
 
 local function holds(head, lane, token, id)
   return is_there(head) and token ~= "" and get(head, lane .. ":token") == token and work_of(head, lane) == id
@@ -159,107 +210,55 @@ local function drop_lease(head, lane)
   set(head, lane .. ":lease", "")
 end
 
--- Turns -------------------------------------------------------------------------------------------------------------
-
--- What scripts read of a turn: all but its input and answer, which may be large.
-local TURN_FIELDS = {
-  "state", "digest", "result_ids", "timeout_seconds", "open_calls_seconds", "is_own", "deadline", "attempts", "progress",
-  "not_before", "last_code", "last_error", "step_base", "rounds", "commit_token", "first_seq", "last_seq", "input_seq",
-  "error_code", "error", "submitted", "finished",
-}
-
-local function load_turn(id)
-  local key, fields = turn_key(id), {}
-  for i, value in ipairs(call("HMGET", key, unpack(TURN_FIELDS))) do fields[TURN_FIELDS[i]] = value or nil end
-  return {id = id, key = key, exists = fields.state ~= nil, fields = fields, changed = {}}
+-- The lane's work is finished.
+local function leave_lane(head, lane)
+  drop_lease(head, lane)
+  set(head, WORK[lane], "")
+  call("DEL", STEPS[lane])
 end
 
-local function calls_wait(head) return get(head, "open_calls") ~= "" and get(head, "abandoned") == "" end
-
-local function is_results(turn_id) return (call("HGET", turn_key(turn_id), "result_ids") or "") ~= "" end
-
--- The turn that may begin now, or nil: the front, unless a turn is at work or open calls wait for other results.
-local function ready_turn(head)
-  if get(head, "turn:work") ~= "" then return nil end
-  local front = call("LINDEX", INBOX, 0)
-  if not front then return nil end
-  if calls_wait(head) and not is_results(front) then return nil end
-  return front
-end
-
-local function offer_next(head)
-  local id = ready_turn(head)
-  if id then make_due("turn", id, NOW) end
-end
-
-local function abandon_calls(head, why)
-  if not calls_wait(head) then return end
-  set(head, "abandoned", why)
-  not_due("open_calls", "")
-end
-
--- Handles of provider sessions to let go of, oldest first: lines "<turn it waits for>\t<name>\t<handle>" in the head.
--- Name and handle are JSON, so neither holds a tab or a line's end.
-local function disposals_of(head)
-  local list = {}
-  for waits_for, name, handle in string.gmatch(get(head, "disposals"), "([^\t\n]*)\t([^\t\n]*)\t([^\n]*)") do
-    list[#list + 1] = {waits_for = waits_for, name = name, handle = handle}
-  end
-  return list
-end
-
-local function set_disposals(head, list)
-  local lines, is_due = {}, false
-  for i, disposal in ipairs(list) do
-    lines[i] = disposal.waits_for .. "\t" .. disposal.name .. "\t" .. disposal.handle
-    is_due = is_due or disposal.waits_for == ""
-  end
-  set(head, "disposals", table.concat(lines, "\n"))
-  set(head, "disposal_is_due", is_due and "1" or "")
-end
-
-local function is_disposed(head, name)
-  for _, disposal in ipairs(disposals_of(head)) do
-    if disposal.name == name then return true end
-  end
-  return false
-end
-
-local function dispose(head, name, handle, waits_for)
-  local list = disposals_of(head)
-  list[#list + 1] = {waits_for = waits_for, name = name, handle = handle}
-  set_disposals(head, list)
-  if waits_for == "" then make_due("disposal", "", NOW) end
-end
-
-local function free_disposals(head, turn_id)
-  local list, is_freed = disposals_of(head), false
-  for _, disposal in ipairs(list) do
-    if disposal.waits_for == turn_id then disposal.waits_for, is_freed = "", true end
-  end
-  if not is_freed then return end
-  set_disposals(head, list)
-  make_due("disposal", "", NOW)
-end
-
--- A turn with results runs, or stands at the front.
-local function has_results_turn(head)
-  local first = get(head, "turn:work")
-  if first == "" then first = call("LINDEX", INBOX, 0) end
-  return first and is_results(first)
-end
-
--- Unfinished turns, the running one last: ended in this order, none is made due on the way.
-local function unfinished_turns(head)
-  local ids = call("LRANGE", INBOX, 0, -1)
-  if get(head, "turn:work") ~= "" then ids[#ids + 1] = get(head, "turn:work") end
+-- A lane's unfinished work, what began last: ended in this order, none is made due on the way.
+local function unfinished_ids(head, lane)
+  local ids = QUEUES[lane] and call("LRANGE", QUEUES[lane], 0, -1) or {}
+  if work_of(head, lane) ~= "" then ids[#ids + 1] = work_of(head, lane) end
   return ids
 end
 
--- Where the fortunes of a lane's work are kept: deadline, attempts and so on, a rotation's in the head.
-local function work_and_prefix(head, lane)
-  if lane == "turn" then return load_turn(get(head, "turn:work")), "" end
-  return head, "rotation:"
+local function count_unfinished(head, lane)
+  return call("LLEN", QUEUES[lane]) + (work_of(head, lane) ~= "" and 1 or 0)
+end
+
+-- What scripts read of a turn or a job: all but what may be large (input and answer, request and result).
+local function fields_of(lane)
+  if IS_JOB[lane] then
+    return {
+      "state", "digest", "reason", "first_seq", "last_seq", "timeout_seconds", "deadline", "attempts", "progress",
+      "not_before", "last_code", "last_error", "step_base", "settle_token",
+    }
+  end
+  return {
+    "state", "digest", "result_ids", "timeout_seconds", "open_calls_seconds", "is_own", "deadline", "attempts",
+    "progress", "not_before", "last_code", "last_error", "step_base", "rounds", "commit_token", "first_seq", "last_seq",
+    "input_seq",
+  }
+end
+
+-- A turn or a job.
+local function load_work(lane, id)
+  local key, names, fields = key_of(lane, id), fields_of(lane), {}
+  for i, value in ipairs(call("HMGET", key, unpack(names))) do fields[names[i]] = value or nil end
+  return {id = id, key = key, exists = fields.state ~= nil, fields = fields, changed = {}}
+end
+
+-- What a lane is at work on, and how the fields of its fortunes begin (deadline, attempts and so on): a rotation's are
+-- in the head.
+local function current_work(head, lane)
+  if lane == "rotation" then return head, "rotation:" end
+  return load_work(lane, work_of(head, lane)), ""
+end
+
+local function save_work(head, work)
+  if work ~= head then save(work) end
 end
 
 -- The next begin adds one again.
@@ -267,112 +266,17 @@ local function uncount_attempt(work, prefix)
   set(work, prefix .. "attempts", math.max(0, number(work, prefix .. "attempts") - 1))
 end
 
-local function retire_if_idle(head)
-  if get(head, "state") ~= "closed" or get(head, "retention_seconds") == "" then return end
-  if get(head, "turn:work") ~= "" or call("LLEN", INBOX) > 0 then return end
-  if call("ZSCORE", TIMERS, member_of("retention", "")) then return end
-  make_due("retention", "", NOW + number(head, "retention_seconds"))
-end
-
--- End a turn by whatever: *ending* has state, kind and data of the last event, and code and error if it failed.
-local function end_turn(head, turn, ending)
-  if get(turn, "state") == "running" then
-    drop_lease(head, "turn")
-    set(head, "turn:work", "")
-    call("DEL", STEPS.turn)
-  else
-    call("LREM", INBOX, 1, turn.id)
-  end
-  set(turn, "state", ending.state)
-  set(turn, "finished", NOW)
-  set(turn, "error_code", ending.code or "")
-  set(turn, "error", ending.error or "")
-  save(turn)
-  not_due("turn", turn.id)
-  tell(turn.id, ending.kind, ending.data)
-  hint_end(turn.id)
+-- What is finished is known for a while: from now on its keys have a lifetime, which *index* tells.
+local function expire(index, id, keys)
   local life_ms = string.format("%.0f", LIMITS.idempotency_seconds * 1000)
-  call("PEXPIRE", turn.key, life_ms)
-  call("PEXPIRE", events_key(turn.id), life_ms)
-  call("ZADD", TURNS, text(NOW + LIMITS.idempotency_seconds), turn.id)
-  count("unfinished", -1)
-  count(ending.state, 1)
-  if get(turn, "result_ids") ~= "" and number(turn, "rounds") == 0 then abandon_calls(head, ending.code) end
-  free_disposals(head, turn.id)
-  offer_next(head)
-  if ending.state == "failed" then
-    note("turn_failed", '{"turn_id":' .. quoted(turn.id) .. ',"code":' .. quoted(ending.code) .. "}")
-  end
-  retire_if_idle(head)
+  for _, key in ipairs(keys) do call("PEXPIRE", key, life_ms) end
+  call("ZADD", index, text(NOW + LIMITS.idempotency_seconds), id)
 end
 
-local function fail_turn(head, turn, code, why)
-  local data = '{"code":' .. quoted(code) .. ',"reason":' .. quoted(why) .. "}"
-  end_turn(head, turn, {state = "failed", code = code, error = why, kind = "failed", data = data})
-end
-
-local function cancel_turn(head, turn, code, why)
-  local data = '{"code":' .. quoted(code) .. "}"
-  end_turn(head, turn, {state = "cancelled", code = code, error = why, kind = "cancelled", data = data})
-end
-
--- Rotations ---------------------------------------------------------------------------------------------------------
-
--- The pending rotation's id, requested now if there is none, by the write with token *by*.
-local function request_rotation(head, reason, by)
-  if get(head, "rotation") ~= "" then return get(head, "rotation") end
-  add(head, "rotation_counter", 1)
-  local id = "r" .. get(head, "rotation_counter")
-  set(head, "rotation", id)
-  set(head, "rotation:reason", reason)
-  set(head, "rotation:by", by or "")
-  make_due("rotation", id, NOW)
-  return id
-end
-
--- Request a rotation if the line is reached and no back-off holds.
-local function check_line(head, line_tokens, by)
-  count_fill(head, line_tokens)
-  if conversation_tokens(head) < line_tokens or number(head, "backoff_until") > NOW then return end
-  request_rotation(head, "line", by)
-end
-
-local ROTATION_FIELDS = {
-  "rotation", "rotation:reason", "rotation:by", "rotation:boundary", "rotation:attempts", "rotation:progress",
-  "rotation:not_before", "rotation:deadline", "rotation:step_base", "rotation:last_code", "rotation:last_error",
-  "rotation:token", "rotation:lease",
-}
-
-local function clear_rotation(head)
-  not_due("rotation", get(head, "rotation"))
-  call("DEL", STEPS.rotation)
-  for _, field in ipairs(ROTATION_FIELDS) do set(head, field, "") end
-end
-
-local function cancel_rotation(head)
-  note("rotation_cancelled", '{"id":' .. quoted(get(head, "rotation")) .. "}")
-  clear_rotation(head)
-end
-
--- The pending rotation, if the write with token *by* requested it and nobody claimed it yet: to be dispatched.
-local function requested_rotation(head, by)
-  return get(head, "rotation:by") == by and get(head, "rotation:deadline") == "" and get(head, "rotation") or ""
-end
-
-local function back_off(head, code)
-  set(head, "backoff_until", NOW + LIMITS.no_gain_backoff_seconds)
-  set(head, "backoff_reason", code)
-end
-
-local function count_no_gain(head)
-  add(head, "no_gain", 1)
-  if number(head, "no_gain") >= NO_GAIN_LIMIT then back_off(head, "no_gain") end
-end
-
-local function fail_rotation(head, code)
-  note("rotation_failed", '{"id":' .. quoted(get(head, "rotation")) .. ',"code":' .. quoted(code) .. "}")
-  clear_rotation(head)
-  if code == "no_gain" then count_no_gain(head) else back_off(head, code) end
+-- New work: *index* names it until its keys have expired.
+local function remember(index, id)
+  call("ZREMRANGEBYSCORE", index, "-inf", text(NOW))
+  call("ZADD", index, "+inf", id)
 end
 
 -- Snapshots ---------------------------------------------------------------------------------------------------------

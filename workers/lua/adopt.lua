@@ -30,7 +30,7 @@ end
 local function carried_input(head)
   local running = get(head, "turn:work")
   if running == "" then return "" end
-  local seq = tonumber(call("HGET", turn_key(running), "input_seq")) or 0
+  local seq = tonumber(call("HGET", key_of("turn", running), "input_seq")) or 0
   if seq == 0 or seq >= first + dropped then return "" end
   if seq < first then return call("HGET", LAYOUT, "carried") or "" end
   return text(seq) .. "\n" .. call("LINDEX", LIVE, seq - first)
@@ -50,10 +50,8 @@ end
 
 -- The outcome as figures, for the next answer and for the audit.
 local function report(head)
-  local figures = string.gsub(figures_json, "%s*}%s*$", "")
-  local separator = string.match(figures, "^%s*{%s*$") and "" or ","
-  local outcome = figures .. separator .. '"epoch":' .. get(head, "epoch") .. ',"rotation_id":'
-    .. quoted(get(head, "rotation")) .. ',"reason":' .. quoted(get(head, "rotation:reason")) .. "}"
+  local outcome = with_fields(figures_json, '"epoch":' .. get(head, "epoch") .. ',"rotation_id":'
+    .. quoted(get(head, "rotation")) .. ',"reason":' .. quoted(get(head, "rotation:reason")))
   local outcomes = get(head, "outcomes") == "" and outcome or get(head, "outcomes") .. "\n" .. outcome
   local _, breaks = string.gsub(outcomes, "\n", "")
   if breaks >= OUTCOMES_LIMIT then outcomes = string.gsub(outcomes, "^[^\n]*\n", "", 1) end
@@ -92,6 +90,7 @@ if is_adopted then
   start_epoch(head)
   report(head)
   count("rotations", 1)
+  if get(head, "journal:on_rotation") == "1" then capture_now(head) end
   if conversation_tokens(head) < before then set(head, "no_gain", 0) else count_no_gain(head) end
 else
   note("rotation_stale", '{"rotation_id":' .. quoted(get(head, "rotation")) .. "}")

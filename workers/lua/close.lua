@@ -7,11 +7,13 @@ if not is_there(head) then return false end
 if get(head, "state") == "open" then
   set(head, "state", "closed")
   note("closed", "{}")
+  rest(head)
 end
 if ARGV[1] == "1" then
-  for _, id in ipairs(unfinished_turns(head)) do fail_turn(head, load_turn(id), "closed", "its session was closed") end
+  for _, id in ipairs(unfinished_ids(head, "turn")) do
+    fail_turn(head, load_turn(id), "closed", "its session was closed")
+  end
   if get(head, "rotation") ~= "" then cancel_rotation(head) end
 end
-retire_if_idle(head)
 save_head(head)
 return 1

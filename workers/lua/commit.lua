@@ -62,6 +62,7 @@ local function end_answered(head, turn)
   set(turn, "rotations", rotations)
   set(head, "outcomes", "")
   leave_calls_open(head, turn)
+  capture_when_idle(head)
   local data = '{"answer":' .. answer .. ',"rotations":' .. rotations .. "}"
   end_turn(head, turn, {state = "answered", kind = "answered", data = data})
 end

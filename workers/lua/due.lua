@@ -19,14 +19,8 @@ local function overdue(key)
   return found
 end
 
--- How often a member was swept since it was last moved by anything else: kept as "<times> <where that moved it>".
-local function sweeps_of(item)
-  local times, at = string.match(call("HGET", SWEEPS, item.member) or "", "^(%d+) (.*)$")
-  return times and tonumber(at) == item.at and tonumber(times) or 0
-end
-
 local function mark_swept(item)
-  local sweeps = sweeps_of(item)
+  local sweeps = sweeps_of(item.member, item.at)
   local wait = math.min(LIMITS.sweep_first_seconds * 2 ^ math.min(sweeps, 32), LIMITS.sweep_last_seconds)
   local at = text(NOW + wait)
   call("ZADD", item.key, at, item.member)

@@ -1,12 +1,20 @@
 #!lua
 -- Create a session, or confirm one that is there.
 -- KEYS of the session   ARGV[1] agent name, [2] its digest, [3] "1" to pin it, [4] its description (JSON),
--- [5] digest of the history ("" without), [6] its tokens, [7] line tokens, [8] retention seconds ("" keeps it),
--- [9…] elements of the live list
+-- [5] digest of the history ("" without), [6] its tokens, [7] line tokens, [8] retention seconds ("" keeps it), [9] and
+-- [10] "1" to capture when it is closed and at rotations, [11] idle seconds before a capture ("" without), [12…]
+-- elements of the live list
 -- Returns {"opened", is_new, agent name, digest, pinned, rotation to dispatch or ""}, or {error code}.
 -- Sent twice, the second confirms what the first created.
 local name, digest, pinned, description = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local history_digest, line_tokens = ARGV[5], tonumber(ARGV[7])
+
+-- When stretches of the session are digested: the agent version's rules apply with it.
+local function set_journal_rules(head)
+  set(head, "journal:on_close", ARGV[9])
+  set(head, "journal:on_rotation", ARGV[10])
+  set(head, "journal:idle_seconds", ARGV[11])
+end
 
 local function create()
   local head = load(HEAD)
@@ -16,6 +24,7 @@ local function create()
     next_seq = 1, live_from = 1, live_tokens = 0, record_tokens = 0, carried_tokens = 0, epoch = 0, calibration = "1.0",
     created = NOW,
   }) do set(head, field, value) end
+  set_journal_rules(head)
   call("HSET", AGENTS, digest, description)
   call("ZADD", INDEX, 0, SESSION)
   count("sessions", 1)
@@ -31,15 +40,16 @@ local function follow(head)
   elseif get(head, "agent_name") ~= name or get(head, "agent_digest") ~= digest then
     set(head, "agent_name", name)
     set(head, "agent_digest", digest)
+    set_journal_rules(head)
     call("HSET", AGENTS, digest, description)
     note("agent_version", '{"agent":' .. quoted(name) .. ',"digest":' .. quoted(digest) .. "}")
   end
 end
 
 local function take_over(head)
-  for from = 9, #ARGV, 1000 do call("RPUSH", LIVE, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
+  for from = 12, #ARGV, 1000 do call("RPUSH", LIVE, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
   set(head, "history_digest", history_digest)
-  set(head, "next_seq", #ARGV - 7)
+  set(head, "next_seq", #ARGV - 10)
   set(head, "live_tokens", ARGV[6])
   set(head, "tail_token", "history:" .. history_digest)
   count_fill(head, line_tokens)

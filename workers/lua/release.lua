@@ -6,9 +6,9 @@ local lane, token, id = ARGV[1], ARGV[2], ARGV[3]
 
 local head = load(HEAD)
 if not holds(head, lane, token, id) then return 0 end
-local work, prefix = work_and_prefix(head, lane)
+local work, prefix = current_work(head, lane)
 uncount_attempt(work, prefix)
-if lane == "turn" then save(work) end
+save_work(head, work)
 drop_lease(head, lane)
 make_due(lane, id, NOW)
 save_head(head)

@@ -6,7 +6,7 @@ local lane, token, id = ARGV[1], ARGV[2], ARGV[3]
 
 local head = load(HEAD)
 if not holds(head, lane, token, id) then return LOST end
-local work, prefix = work_and_prefix(head, lane)
+local work, prefix = current_work(head, lane)
 if NOW >= number(work, prefix .. "deadline") then return LOST end
 renew(head, lane)
 save_head(head)

@@ -7,13 +7,13 @@ local lane, token, id, position = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
 local head = load(HEAD)
 if not holds(head, lane, token, id) then return LOST end
-local work, prefix = work_and_prefix(head, lane)
+local work, prefix = current_work(head, lane)
 local saved = number(work, prefix .. "step_base") + call("LLEN", STEPS[lane])
 if position > saved then return LOST end
 if position == saved then
   call("RPUSH", STEPS[lane], ARGV[5])
   set(work, prefix .. "progress", "1")
-  if lane == "turn" then save(work) end
+  save_work(head, work)
   renew(head, lane)
   save_head(head)
   saved = saved + 1

@@ -7,16 +7,14 @@
 -- Sent twice, the second is told of the turn that the first accepted.
 local id, digest, result_ids, busy = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 
-local function count_unfinished(head) return call("LLEN", INBOX) + (get(head, "turn:work") ~= "" and 1 or 0) end
-
 local head = load(HEAD)
 if not is_there(head) then return {"unknown_session"} end
-local unfinished = count_unfinished(head)
+local unfinished_count = count_unfinished(head, "turn")
 local turn = load_turn(id)
 
 if turn.exists then
   if get(turn, "digest") ~= digest then return {"turn_conflict"} end
-  return {"submitted", get(turn, "state"), 0, ready_turn(head) == id and 1 or 0, unfinished}
+  return {"submitted", get(turn, "state"), 0, ready_turn(head) == id and 1 or 0, unfinished_count}
 end
 if get(head, "state") == "closed" then return {"session_closed"} end
 if result_ids ~= "" then
@@ -26,19 +24,21 @@ if result_ids ~= "" then
   end
   if has_results_turn(head) then return {"invalid_input", "must not be given twice: a turn with them is queued"} end
 end
-if busy == "reject" and unfinished > 0 then return {"session_busy", "it has " .. unfinished .. " unfinished turns"} end
+if busy == "reject" and unfinished_count > 0 then
+  return {"session_busy", "it has " .. unfinished_count .. " unfinished turns"}
+end
 if busy == "reject" and result_ids == "" and calls_wait(head) then
   return {"session_busy", "open calls wait for their results"}
 end
-if unfinished >= LIMITS.inbox_limit then
-  return {"session_busy", unfinished .. " turns are unfinished, its limit"}
+if unfinished_count >= LIMITS.inbox_limit then
+  return {"session_busy", unfinished_count .. " turns are unfinished, its limit"}
 end
 if (tonumber(call("HGET", COUNTERS, "unfinished")) or 0) >= LIMITS.queued_limit then
   return {"session_busy", text(LIMITS.queued_limit) .. " turns of its partition are unfinished, the limit"}
 end
 
 if busy == "interrupt" and result_ids == "" then
-  for _, waiting in ipairs(unfinished_turns(head)) do
+  for _, waiting in ipairs(unfinished_ids(head, "turn")) do
     cancel_turn(head, load_turn(waiting), "interrupted", "a newer message took its place")
   end
   abandon_calls(head, "interrupted")
@@ -50,8 +50,7 @@ for field, value in pairs({
   deadline = ARGV[8] == "1" and NOW + tonumber(ARGV[6]) or "",
 }) do set(turn, field, value) end
 save(turn)
-call("ZREMRANGEBYSCORE", TURNS, "-inf", text(NOW))
-call("ZADD", TURNS, "+inf", id)
+remember(TURNS, id)
 call(result_ids ~= "" and "LPUSH" or "RPUSH", INBOX, id)
 count("unfinished", 1)
 tell(id, "queued", "{}")
@@ -59,4 +58,4 @@ local is_dispatched = ready_turn(head) == id
 make_due("turn", id, is_dispatched and NOW or NOW + LIMITS.sweep_first_seconds)
 set(head, "updated", NOW)
 save_head(head)
-return {"submitted", "queued", 1, is_dispatched and 1 or 0, count_unfinished(head)}
+return {"submitted", "queued", 1, is_dispatched and 1 or 0, count_unfinished(head, "turn")}

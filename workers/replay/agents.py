@@ -13,11 +13,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sessionlib.agent import Agent, ConsolidationWorkload
+from sessionlib.agent import Agent
 from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput
 from sessionlib.policies.log_merge import LogMerge
+from sessionlib.policies.slots import Slots
 from sessionlib.policies.tiers import Tiers
 from sessionlib.providers.chat_completions import ChatCompletions
 from sessionlib.providers.contract import ToolDeclaration
@@ -25,11 +26,12 @@ from sessionlib.recordings import Recording
 from sessionlib.testing.fake_provider import SUMMARIZER_MODEL
 from sessionlib.tools.declaration import Tool, ToolContext
 from sessionlib.window import require_fits
+from sessionlib.workloads import ConsolidationWorkload
 from workers.replay.provider import Results
 
 AGENT = "replayed"
 MODEL = "recorded"
-POLICIES = {"log_merge": LogMerge, "tiers": Tiers}
+POLICIES = {"log_merge": LogMerge, "tiers": Tiers, "slots": Slots}
 SUMMARIZERS = ("fake", "extractive")
 
 AGENTS_FILE = """\

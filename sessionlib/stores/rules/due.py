@@ -8,7 +8,14 @@ from sessionlib.stores.contract import DueItem, DueKind, Limits
 from sessionlib.stores.rules.shelf import DueShelf
 from sessionlib.stores.rules.tries import LONGEST_RETRY_SECONDS
 
-SHORT_KINDS = (DueKind.TURN, DueKind.ROTATION, DueKind.DISPOSAL)
+SHORT_KINDS = (
+    DueKind.TURN,
+    DueKind.ROTATION,
+    DueKind.DISPOSAL,
+    DueKind.HANDOFF,
+    DueKind.DIGEST,
+    DueKind.PUBLICATION,
+)
 """Kinds that never lie further ahead than a lease, a sweep or a retry. The others wait as long as callers say."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sessionlib.codec import plain
 from sessionlib.stores.contract import Answer, DueKind, Lane, SessionState, TurnState
+from sessionlib.stores.rules.capturing import begin_retention, capture_now, capture_when_idle
 from sessionlib.stores.rules.operation import Operation
 from sessionlib.stores.rules.state import Hold, Turn
 
@@ -21,6 +22,8 @@ def answer_turn(op: Operation, turn: Turn, answer: Answer) -> None:
         op.due(DueKind.OPEN_CALLS, after=turn.open_calls_seconds)
     _finish(op, replace(turn, state=TurnState.ANSWERED, answer=answer, rotations=outcomes))
     op.event(turn.turn_id, "answered", answer=plain(answer), rotations=figures)
+    if op.head.journal.idle_seconds is not None:
+        capture_when_idle(op, op.head.journal.idle_seconds)
     _go_on(op, turn)
 
 
@@ -75,15 +78,6 @@ def make_next_due(op: Operation) -> None:
         op.due(DueKind.TURN, front)
 
 
-def begin_retention(op: Operation) -> None:
-    """A closed session with nothing unfinished is kept for its retention time from now on, if it has one."""
-    head = op.head
-    if head.state is not SessionState.CLOSED or head.retention_seconds is None or op.shelf.has_due(DueKind.RETENTION):
-        return
-    if not head.work and op.shelf.inbox_front() is None:
-        op.due(DueKind.RETENTION, after=head.retention_seconds)
-
-
 def _finish(op: Operation, turn: Turn) -> None:
     """Take a turn out of lane, inbox and due."""
     op.shelf.put_turn(replace(turn, finished=op.now))
@@ -102,6 +96,16 @@ def _go_on(op: Operation, turn: Turn, code: str = "") -> None:
         abandon_calls(op, code)
     _free_disposals(op, turn.turn_id)
     make_next_due(op)
+    if op.head.state is SessionState.CLOSED:
+        rest(op)
+
+
+def rest(op: Operation) -> None:
+    """Nothing will come any more to a closed session without unfinished turns: its last stretch is finished."""
+    if op.head.work or op.shelf.inbox_front() is not None:
+        return
+    if op.head.journal.on_close:
+        capture_now(op)
     begin_retention(op)
 
 

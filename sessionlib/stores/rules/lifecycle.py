@@ -9,10 +9,10 @@ from sessionlib.errors import InvalidInput, SessionBusy, SessionClosed
 from sessionlib.stores.contract import AgentRef, DueKind, Opened, OpenRequest, SessionState
 from sessionlib.stores.rules.ending import (
     abandon_calls,
-    begin_retention,
     fail_turn,
     has_results_turn,
     make_next_due,
+    rest,
     unfinished_turns,
 )
 from sessionlib.stores.rules.operation import Operation
@@ -38,7 +38,14 @@ def open_session(op: Operation, request: OpenRequest) -> Opened:
 
 
 def _create(op: Operation, request: OpenRequest) -> None:
-    op.create(Head(agent=request.agent, sized_by=request.agent.digest, retention_seconds=request.retention_seconds))
+    op.create(
+        Head(
+            agent=request.agent,
+            sized_by=request.agent.digest,
+            journal=request.journal,
+            retention_seconds=request.retention_seconds,
+        )
+    )
     op.shelf.put_agent(request.agent.digest, request.agent_json)
     op.audit("opened", agent=request.agent.name, digest=request.agent.digest)
 
@@ -59,7 +66,7 @@ def _follow(op: Operation, agent: AgentRef, request: OpenRequest) -> None:
     if request.agent.is_pinned:
         op.update(agent=replace(agent, is_pinned=True))
     elif (request.agent.name, request.agent.digest) != (agent.name, agent.digest):
-        op.update(agent=request.agent)
+        op.update(agent=request.agent, journal=request.journal)
         op.shelf.put_agent(request.agent.digest, request.agent_json)
         op.audit("agent_version", agent=request.agent.name, digest=request.agent.digest)
 
@@ -87,11 +94,11 @@ def close(op: Operation, *, now: bool) -> None:
     if op.head.state is SessionState.OPEN:
         op.update(state=SessionState.CLOSED)
         op.audit("closed")
+        rest(op)
     if now:
         for turn in unfinished_turns(op):
             fail_turn(op, turn, "closed", "its session was closed")
         cancel_rotation(op)
-    begin_retention(op)
 
 
 def close_open_calls(op: Operation) -> None:

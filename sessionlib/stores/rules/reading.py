@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from sessionlib.errors import InvalidInput, StoreCorrupt
 from sessionlib.layout import Layout
-from sessionlib.stores.contract import Chunk, Event, Handle, SessionView, Snapshot, TurnView
+from sessionlib.stores.contract import Chunk, Event, Handle, JobView, Lane, SessionView, Snapshot, TurnView
 from sessionlib.stores.rules.operation import Operation
-from sessionlib.stores.rules.state import Head, StoredEvent
+from sessionlib.stores.rules.state import Head, Job, StoredEvent
 from sessionlib.transcript import Transcript
 
 
@@ -79,6 +79,27 @@ def turn_view(op: Operation, turn_id: str) -> TurnView | None:
         last_seq=turn.last_seq,
         submitted_at=turn.submitted,
         finished_at=turn.finished,
+    )
+
+
+def job(op: Operation, lane: Lane, job_id: str) -> JobView | None:
+    found = None if op.is_gone else op.job(lane, job_id)
+    return job_view(found) if found else None
+
+
+def job_view(job: Job) -> JobView:
+    return JobView(
+        job_id=job.job_id,
+        lane=job.lane,
+        state=job.state,
+        first_seq=job.first_seq,
+        last_seq=job.last_seq,
+        result=job.result,
+        error_code=job.error_code,
+        error=job.error,
+        attempt=job.tries.attempts,
+        submitted_at=job.submitted,
+        finished_at=job.finished,
     )
 
 

@@ -16,8 +16,9 @@ from sessionlib.stores.contract import (
     Snapshot,
     Trim,
 )
+from sessionlib.stores.rules import lanes
+from sessionlib.stores.rules.capturing import capture_now
 from sessionlib.stores.rules.operation import Operation, dumps
-from sessionlib.stores.rules.reading import snapshot
 from sessionlib.stores.rules.state import Disposal, Rotation
 from sessionlib.stores.rules.tries import Ending, granted, obstacle
 
@@ -51,15 +52,14 @@ def check_line(op: Operation, line_tokens: int, by: str) -> None:
 
 
 def begin(op: Operation, token: str, known: Snapshot | None) -> Grant | Refusal:
-    if op.is_gone:
-        return Refusal.GONE
+    barred = lanes.bar(op, Lane.ROTATION, token)
+    if barred:
+        return barred
     rotation = op.head.rotation
     if rotation is None:
         return Refusal.NOTHING
     if rotation.hold.token == token:
         return _grant(op, known)
-    if rotation.hold.is_live(op.now):
-        return Refusal.HELD
     stop = obstacle(op, rotation.tries)
     if isinstance(stop, Ending):
         fail_rotation(op, stop.code)
@@ -70,32 +70,21 @@ def begin(op: Operation, token: str, known: Snapshot | None) -> Grant | Refusal:
         rotation = replace(rotation, boundary_seq=op.head.next_seq - 1)
     tries = granted(rotation.tries, op.now + op.limits.rotation_seconds)
     op.update(rotation=replace(rotation, tries=tries))
-    op.extend_lease(Lane.ROTATION, token)
+    lanes.extend_lease(op, Lane.ROTATION, token)
     return _grant(op, known)
 
 
 def _grant(op: Operation, known: Snapshot | None) -> Grant:
     rotation = op.require_rotation()
-    return Grant(
-        session_id=op.session_id,
-        lane=Lane.ROTATION,
-        token=rotation.hold.token,
-        work_id=rotation.rotation_id,
-        deadline=rotation.tries.deadline,
-        now=op.now,
-        attempt=rotation.tries.attempts,
-        snapshot=snapshot(op, known),
-        steps=tuple(op.shelf.steps(Lane.ROTATION)),
-        step_base=rotation.tries.step_base,
-        boundary_seq=rotation.boundary_seq,
-        reason=rotation.reason,
+    return lanes.grant(
+        op, Lane.ROTATION, rotation.tries, known, boundary_seq=rotation.boundary_seq, reason=rotation.reason
     )
 
 
 def adopt(op: Operation, grant: Grant, adoption: Adoption) -> Adopted:
     if not op.is_gone and op.head.layout_token == adoption.layout_token:
         return _adopted(op, adoption, is_adopted=True)
-    op.require_held(grant)
+    lanes.require_held(op, grant)
     if not _is_current(op, adoption):
         _clear(op)
         op.audit("rotation_stale", rotation_id=grant.work_id)
@@ -109,6 +98,8 @@ def adopt(op: Operation, grant: Grant, adoption: Adoption) -> Adopted:
     op.update(outcomes=(*op.head.outcomes, dumps(figures))[-OUTCOMES_KEPT:])
     op.audit("rotated", **figures)
     _clear(op)
+    if op.head.journal.on_rotation:
+        capture_now(op)
     check_line(op, adoption.line_tokens, adoption.layout_token)
     return _adopted(op, adoption, is_adopted=True)
 
@@ -187,7 +178,7 @@ def _back_off(op: Operation, code: str) -> None:
 
 def fail_rotation(op: Operation, code: str) -> None:
     """End the pending rotation; nothing but the request is changed. The line is left alone for a while."""
-    op.audit("rotation_failed", id=op.work_id(Lane.ROTATION), code=code)
+    op.audit("rotation_failed", id=lanes.work_id(op, Lane.ROTATION), code=code)
     _clear(op)
     if code == NO_GAIN:
         _count_no_gain(op)
@@ -205,7 +196,7 @@ def cancel_rotation(op: Operation) -> bool:
 
 def _clear(op: Operation) -> None:
     """Drop the pending rotation with its lane, steps and due member."""
-    op.shelf.drop_due(DueKind.ROTATION, op.work_id(Lane.ROTATION))
+    op.shelf.drop_due(DueKind.ROTATION, lanes.work_id(op, Lane.ROTATION))
     op.shelf.drop_steps(Lane.ROTATION)
     op.update(rotation=None)
 

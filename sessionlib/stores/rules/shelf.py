@@ -8,7 +8,28 @@ from typing import Protocol
 from sessionlib.layout import Carried, Record
 from sessionlib.steps import EffectResult
 from sessionlib.stores.contract import Chunk, DueItem, DueKind, Lane, TurnInput
-from sessionlib.stores.rules.state import Head, LiveEntry, StoredEvent, Turn
+from sessionlib.stores.rules.state import Head, Job, LiveEntry, StoredDigest, StoredEvent, Turn
+
+
+class Journal(Protocol):
+    """Digests of a session, or those published of an agent, inside one transaction."""
+
+    def digests(self, after: float, limit: int) -> Sequence[StoredDigest]:
+        """The newest *limit* that were accepted after that time, oldest first."""
+        ...
+
+    def unpublished(self, after: float) -> Sequence[StoredDigest]:
+        """Those of them that are not marked as published."""
+        ...
+
+    def digest(self, session_id: str, digest_id: str) -> StoredDigest | None: ...
+    def put(self, digest: StoredDigest) -> None:
+        """Add it, or replace the one with its ids."""
+        ...
+
+    def cut(self, after: float, limit: int) -> None:
+        """Keep what `digests` would give and delete the rest."""
+        ...
 
 
 class Shelf(Protocol):
@@ -41,6 +62,26 @@ class Shelf(Protocol):
     def step_count(self, lane: Lane) -> int: ...
     def append_step(self, lane: Lane, name: str, result: EffectResult) -> None: ...
     def drop_steps(self, lane: Lane) -> None: ...
+
+    def job(self, lane: Lane, job_id: str) -> Job | None: ...
+    def put_job(self, job: Job) -> None:
+        """A new one stands behind all others of its lane."""
+        ...
+
+    def drop_job(self, lane: Lane, job_id: str) -> None: ...
+    def next_job_id(self, lane: Lane) -> str | None:
+        """The first queued job of a lane."""
+        ...
+
+    def queued_job_count(self, lane: Lane) -> int: ...
+    def forget_jobs(self, finished_before: float, limit: int) -> None:
+        """Delete at most *limit* jobs that ended before that time."""
+        ...
+
+    @property
+    def journal(self) -> Journal:
+        """The session's own."""
+        ...
 
     def live(self, first_seq: int) -> Sequence[LiveEntry]:
         """Live entries from that sequence number on."""
@@ -78,8 +119,12 @@ class Shelf(Protocol):
         """Append to the audit and keep its newest *limit* lines."""
         ...
 
-    def has_due(self, kind: DueKind) -> bool:
-        """Whether the session has a due member of that kind (one of those that stand once a session)."""
+    def has_due(self, *kinds: DueKind) -> bool:
+        """Whether the session has a due member of one of these kinds."""
+        ...
+
+    def is_overdue(self, kind: DueKind, now: float) -> bool:
+        """Whether the time of a member of that kind has come, or had come when it was last swept."""
         ...
 
     def put_due(self, kind: DueKind, work_id: str, at: float) -> None:

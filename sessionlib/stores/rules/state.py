@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 
 from sessionlib.entries import Entry
 from sessionlib.providers.contract import CallRequest
-from sessionlib.stores.contract import AgentRef, Answer, Handle, SessionState, Trim, TurnState
+from sessionlib.stores.contract import (
+    AgentRef,
+    Answer,
+    Handle,
+    JobState,
+    JournalRules,
+    Lane,
+    SessionState,
+    Trim,
+    TurnState,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +69,53 @@ class Rotation:
     def is_claimed(self) -> bool:
         """It was granted once; whoever asks for it again is the reaper."""
         return self.tries.deadline > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLane:
+    """A lane for jobs: who holds it, and the job that began there and is not finished."""
+
+    hold: Hold = field(default_factory=Hold)
+    work: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A handoff, or the unfinished digest."""
+
+    job_id: str
+    lane: Lane
+    state: JobState = JobState.QUEUED
+    request: str = ""
+    """Of a handoff, JSON."""
+    digest: str = ""
+    """Of its request."""
+    reason: str = ""
+    """Of a digest: why it was requested."""
+    first_seq: int
+    last_seq: int
+    timeout_seconds: float
+    tries: Tries = field(default_factory=Tries)
+    settle_token: str = ""
+    result: str = ""
+    error_code: str = ""
+    error: str = ""
+    submitted: float
+    finished: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDigest:
+    """A digest that was accepted, in the journal of its session or of its agent; `figures` is a JSON object."""
+
+    session_id: str
+    digest_id: str
+    first_seq: int
+    last_seq: int
+    text: str
+    at: float
+    is_published: bool
+    figures: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +193,16 @@ class Head:
     backoff_reason: str = ""
     outcomes: tuple[str, ...] = ()
     """Figures of the rotations since the last answer, as JSON objects."""
+    handoff: JobLane = field(default_factory=JobLane)
+    digest: JobLane = field(default_factory=JobLane)
+    digest_count: int = 0
+    digested_seq: int = 0
+    """The last entry that a digest covers, or that was given up."""
+    digest_failures: int = 0
+    """Digests from there on that failed one after the other."""
+    digest_settled: str = ""
+    """Settle token of the last accepted digest."""
+    journal: JournalRules = field(default_factory=JournalRules)
     retention_seconds: float | None = None
     created: float = 0.0
     updated: float = 0.0

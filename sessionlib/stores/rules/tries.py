@@ -12,6 +12,9 @@ from sessionlib.stores.rules.state import Tries
 LONGEST_RETRY_SECONDS = 300.0
 """The furthest that a retry may lie ahead: a worker that is told to wait longer looks again in between."""
 
+ENDED_PER_BEGIN = 32
+"""Pieces of work that one `begin` may end on its way to one that can start; the reaper comes again for the rest."""
+
 UNCOUNTED_CODES = frozenset({ProviderUnavailable.code, StoreUnavailable.code})
 """Failures that are nobody's fault here: they are retried until the work's deadline, not by count."""
 

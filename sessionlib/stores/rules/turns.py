@@ -20,6 +20,7 @@ from sessionlib.stores.contract import (
     Submitted,
     TurnState,
 )
+from sessionlib.stores.rules import lanes
 from sessionlib.stores.rules.ending import (
     abandon_calls,
     answer_turn,
@@ -31,13 +32,9 @@ from sessionlib.stores.rules.ending import (
     unfinished_turns,
 )
 from sessionlib.stores.rules.operation import Operation
-from sessionlib.stores.rules.reading import snapshot
 from sessionlib.stores.rules.rotations import check_line
 from sessionlib.stores.rules.state import Disposal, Head, LiveEntry, Tries, Turn
-from sessionlib.stores.rules.tries import Ending, granted, obstacle
-
-ENDED_PER_BEGIN = 32
-"""Turns that one `begin` may end on its way to one that can start; the reaper comes again for the rest."""
+from sessionlib.stores.rules.tries import ENDED_PER_BEGIN, Ending, granted, obstacle
 
 FORGOTTEN_PER_SUBMIT = 16
 """Turns past their idempotency time that one `submit` deletes: more than it adds, so they cannot pile up."""
@@ -118,12 +115,11 @@ def _unfinished_count(op: Operation) -> int:
 
 
 def begin(op: Operation, token: str, known: Snapshot | None, own_turn_id: str) -> Grant | Refusal:
-    if op.is_gone:
-        return Refusal.GONE
+    barred = lanes.bar(op, Lane.TURN, token)
+    if barred:
+        return barred
     if op.head.hold.token == token:
         return _grant(op, known)
-    if op.head.hold.is_live(op.now):
-        return Refusal.HELD
     for _ in range(ENDED_PER_BEGIN):
         turn_id = op.head.work or op.shelf.inbox_front()
         if turn_id is None:
@@ -167,23 +163,17 @@ def _take(op: Operation, turn: Turn, token: str) -> None:
         op.update(work=turn.turn_id)
     tries = granted(turn.tries, op.now + turn.timeout_seconds)
     op.shelf.put_turn(replace(turn, state=TurnState.RUNNING, tries=tries))
-    op.extend_lease(Lane.TURN, token)
+    lanes.extend_lease(op, Lane.TURN, token)
     op.event(turn.turn_id, "started", attempt=tries.attempts)
 
 
 def _grant(op: Operation, known: Snapshot | None) -> Grant:
     turn = op.require_turn(op.head.work)
-    return Grant(
-        session_id=op.session_id,
-        lane=Lane.TURN,
-        token=op.head.hold.token,
-        work_id=turn.turn_id,
-        deadline=turn.tries.deadline,
-        now=op.now,
-        attempt=turn.tries.attempts,
-        snapshot=snapshot(op, known),
-        steps=tuple(op.shelf.steps(Lane.TURN)),
-        step_base=turn.tries.step_base,
+    return lanes.grant(
+        op,
+        Lane.TURN,
+        turn.tries,
+        known,
         input=op.shelf.input(turn.turn_id),
         first_round=turn.rounds,
         input_seq=turn.input_seq,
@@ -194,7 +184,7 @@ def commit(op: Operation, grant: Grant, commit: RoundCommit) -> Committed:
     turn = None if op.is_gone else op.turn(grant.work_id)
     if turn is not None and turn.commit_token == commit.commit_token:
         return _committed(op, commit)
-    op.require_held(grant)
+    lanes.require_held(op, grant)
     if turn is None or turn.rounds != commit.round:
         raise LeaseLost(op.session_id, grant.lane)
     turn = _record_round(op, turn, commit)
@@ -208,7 +198,7 @@ def commit(op: Operation, grant: Grant, commit: RoundCommit) -> Committed:
     )
     if commit.answer is None:
         op.shelf.put_turn(turn)
-        op.extend_lease(Lane.TURN, grant.token)
+        lanes.extend_lease(op, Lane.TURN, grant.token)
     else:
         answer_turn(op, turn, commit.answer)
     check_line(op, commit.line_tokens, commit.commit_token)

@@ -1,4 +1,4 @@
-"""What the holder of either lane may do: save steps, renew, emit, give the lane back, fail."""
+"""What the holder of any lane may do: save steps, renew, emit, give the lane back, fail."""
 
 from __future__ import annotations
 
@@ -7,71 +7,75 @@ from typing import Any
 
 from sessionlib.errors import InvalidInput, LeaseLost
 from sessionlib.steps import EffectResult
-from sessionlib.stores.contract import Grant, Lane
+from sessionlib.stores.contract import JOB_LANES, Grant, Lane
+from sessionlib.stores.rules import lanes
 from sessionlib.stores.rules.ending import fail_turn, next_turn_id
-from sessionlib.stores.rules.operation import Operation, due_kind
+from sessionlib.stores.rules.jobs import fail_job
+from sessionlib.stores.rules.operation import Operation
 from sessionlib.stores.rules.rotations import fail_rotation
-from sessionlib.stores.rules.state import Hold
 from sessionlib.stores.rules.tries import LONGEST_RETRY_SECONDS, UNCOUNTED_CODES, uncounted
 
 
 def save_step(op: Operation, grant: Grant, position: int, name: str, result: EffectResult) -> int:
-    op.require_held(grant)
-    tries = op.tries(grant.lane)
+    lanes.require_held(op, grant)
+    tries = lanes.tries(op, grant.lane)
     count = tries.step_base + op.shelf.step_count(grant.lane)
     if position > count:
         raise LeaseLost(op.session_id, grant.lane)
     if position < count:
         return count
     op.shelf.append_step(grant.lane, name, result)
-    op.set_tries(grant.lane, replace(tries, progress=True))
-    op.extend_lease(grant.lane, grant.token)
+    lanes.set_tries(op, grant.lane, replace(tries, progress=True))
+    lanes.extend_lease(op, grant.lane, grant.token)
     return count + 1
 
 
 def renew(op: Operation, grant: Grant) -> None:
-    op.require_held(grant)
-    if op.now >= op.tries(grant.lane).deadline:
+    lanes.require_held(op, grant)
+    if op.now >= lanes.tries(op, grant.lane).deadline:
         raise LeaseLost(op.session_id, grant.lane)
-    op.extend_lease(grant.lane, grant.token)
+    lanes.extend_lease(op, grant.lane, grant.token)
 
 
 def emit(op: Operation, grant: Grant, kind: str, data: dict[str, Any]) -> None:
     if grant.lane is not Lane.TURN:
-        raise InvalidInput("lane", grant.lane, "must be the turn lane: a rotation has no event stream")
-    op.require_held(grant)
+        raise InvalidInput("lane", grant.lane, "must be the turn lane: other work has no event stream")
+    lanes.require_held(op, grant)
     op.event(grant.work_id, kind, **data)
-    op.extend_lease(grant.lane, grant.token)
+    lanes.extend_lease(op, grant.lane, grant.token)
 
 
 def release(op: Operation, grant: Grant) -> None:
     try:
-        op.require_held(grant)
+        lanes.require_held(op, grant)
     except LeaseLost:
         return
-    op.set_tries(grant.lane, uncounted(op.tries(grant.lane)))
-    _give_back(op, grant, after=0.0)
+    lanes.set_tries(op, grant.lane, uncounted(lanes.tries(op, grant.lane)))
+    lanes.give_back(op, grant.lane, after=0.0)
 
 
 def fail(op: Operation, grant: Grant, code: str, reason: str, retry_seconds: float | None) -> str | None:
-    op.require_held(grant)
+    lanes.require_held(op, grant)
     if retry_seconds is not None:
         _fail_for_retry(op, grant, code, reason, min(retry_seconds, LONGEST_RETRY_SECONDS))
-    elif grant.lane is Lane.TURN:
-        fail_turn(op, op.require_turn(grant.work_id), code, reason)
     else:
-        fail_rotation(op, code)
-    return next_turn_id(op)
+        _end(op, grant, code, reason)
+    return None if grant.lane in JOB_LANES else next_turn_id(op)
+
+
+def _end(op: Operation, grant: Grant, code: str, reason: str) -> None:
+    match grant.lane:
+        case Lane.TURN:
+            fail_turn(op, op.require_turn(grant.work_id), code, reason)
+        case Lane.ROTATION:
+            fail_rotation(op, code)
+        case _:
+            fail_job(op, op.require_job(grant.lane, grant.work_id), code, reason)
 
 
 def _fail_for_retry(op: Operation, grant: Grant, code: str, reason: str, retry_seconds: float) -> None:
-    tries = op.tries(grant.lane)
+    tries = lanes.tries(op, grant.lane)
     if code in UNCOUNTED_CODES:
         tries = uncounted(tries)
-    op.set_tries(grant.lane, replace(tries, not_before=op.now + retry_seconds, error_code=code, error=reason))
-    _give_back(op, grant, after=retry_seconds)
-
-
-def _give_back(op: Operation, grant: Grant, *, after: float) -> None:
-    op.set_hold(grant.lane, Hold())
-    op.due(due_kind(grant.lane), grant.work_id, after=after)
+    lanes.set_tries(op, grant.lane, replace(tries, not_before=op.now + retry_seconds, error_code=code, error=reason))
+    lanes.give_back(op, grant.lane, after=retry_seconds)

@@ -1,0 +1,115 @@
+-- The turn lane: which turn may begin, open calls, handles to let go of, and how a turn ends.
+
+local function load_turn(id) return load_work("turn", id) end
+
+local function calls_wait(head) return get(head, "open_calls") ~= "" and get(head, "abandoned") == "" end
+
+local function is_results(turn_id) return (call("HGET", key_of("turn", turn_id), "result_ids") or "") ~= "" end
+
+-- The turn that may begin now, or nil: the front, unless a turn is at work or open calls wait for other results.
+local function ready_turn(head)
+  if get(head, "turn:work") ~= "" then return nil end
+  local front = call("LINDEX", INBOX, 0)
+  if not front then return nil end
+  if calls_wait(head) and not is_results(front) then return nil end
+  return front
+end
+
+local function offer_next(head)
+  local id = ready_turn(head)
+  if id then make_due("turn", id, NOW) end
+end
+
+local function abandon_calls(head, why)
+  if not calls_wait(head) then return end
+  set(head, "abandoned", why)
+  not_due("open_calls", "")
+end
+
+-- Handles of provider sessions to let go of, oldest first: lines "<turn it waits for>\t<name>\t<handle>" in the head.
+-- Name and handle are JSON, so neither holds a tab or a line's end.
+local function disposals_of(head)
+  local list = {}
+  for waits_for, name, handle in string.gmatch(get(head, "disposals"), "([^\t\n]*)\t([^\t\n]*)\t([^\n]*)") do
+    list[#list + 1] = {waits_for = waits_for, name = name, handle = handle}
+  end
+  return list
+end
+
+local function set_disposals(head, list)
+  local lines, is_due = {}, false
+  for i, disposal in ipairs(list) do
+    lines[i] = disposal.waits_for .. "\t" .. disposal.name .. "\t" .. disposal.handle
+    is_due = is_due or disposal.waits_for == ""
+  end
+  set(head, "disposals", table.concat(lines, "\n"))
+  set(head, "disposal_is_due", is_due and "1" or "")
+end
+
+local function is_disposed(head, name)
+  for _, disposal in ipairs(disposals_of(head)) do
+    if disposal.name == name then return true end
+  end
+  return false
+end
+
+local function dispose(head, name, handle, waits_for)
+  local list = disposals_of(head)
+  list[#list + 1] = {waits_for = waits_for, name = name, handle = handle}
+  set_disposals(head, list)
+  if waits_for == "" then make_due("disposal", "", NOW) end
+end
+
+local function free_disposals(head, turn_id)
+  local list, is_freed = disposals_of(head), false
+  for _, disposal in ipairs(list) do
+    if disposal.waits_for == turn_id then disposal.waits_for, is_freed = "", true end
+  end
+  if not is_freed then return end
+  set_disposals(head, list)
+  make_due("disposal", "", NOW)
+end
+
+-- A turn with results runs, or stands at the front.
+local function has_results_turn(head)
+  local first = get(head, "turn:work")
+  if first == "" then first = call("LINDEX", INBOX, 0) end
+  return first and is_results(first)
+end
+
+-- End a turn by whatever: *ending* has state, kind and data of the last event, and code and error if it failed.
+local function end_turn(head, turn, ending)
+  if get(turn, "state") == "running" then
+    leave_lane(head, "turn")
+  else
+    call("LREM", INBOX, 1, turn.id)
+  end
+  set(turn, "state", ending.state)
+  set(turn, "finished", NOW)
+  set(turn, "error_code", ending.code or "")
+  set(turn, "error", ending.error or "")
+  save(turn)
+  not_due("turn", turn.id)
+  tell(turn.id, ending.kind, ending.data)
+  hint_end(turn.id)
+  expire(TURNS, turn.id, {turn.key, key_of("events", turn.id)})
+  count("unfinished", -1)
+  count(ending.state, 1)
+  if get(turn, "result_ids") ~= "" and number(turn, "rounds") == 0 then abandon_calls(head, ending.code) end
+  free_disposals(head, turn.id)
+  offer_next(head)
+  if ending.state == "failed" then
+    note("turn_failed", '{"turn_id":' .. quoted(turn.id) .. ',"code":' .. quoted(ending.code) .. "}")
+  end
+  rest(head)
+end
+
+local function fail_turn(head, turn, code, why)
+  local data = '{"code":' .. quoted(code) .. ',"reason":' .. quoted(why) .. "}"
+  end_turn(head, turn, {state = "failed", code = code, error = why, kind = "failed", data = data})
+end
+
+local function cancel_turn(head, turn, code, why)
+  local data = '{"code":' .. quoted(code) .. "}"
+  end_turn(head, turn, {state = "cancelled", code = code, error = why, kind = "cancelled", data = data})
+end
