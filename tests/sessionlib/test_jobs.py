@@ -219,6 +219,24 @@ def test_instructions_that_a_tool_returned_are_handed_off_whole() -> None:
     assert "provenance: skill-invocation" in document
 
 
+def test_a_handoff_cuts_nothing_that_its_model_has_room_for() -> None:
+    """All but the answer's reserve is used: what is longer than half of the window is no reason to cut."""
+    agent = agent_with().model_copy(update={"handoff": BY_MODEL.model_copy(update={"window_tokens": 64_000})})
+    summaries = Summaries(summary(Purpose.HANDOFF))
+    history = [
+        *[entry for _ in range(15) for entry in (Entry.user("u" * 4_800), Entry.assistant("a" * 4_800))],
+        Entry.user("read it"),
+        Entry.tool_call("c", "{}", "read"),
+        Entry.tool_result("c", "r" * 7_900, "read"),
+        Entry.assistant("done"),
+    ]
+    providers = {"default": ScriptedProvider(echo), "summaries": summaries.provider}
+    with Session(agent, providers, history=history) as session:
+        handoff = session.handoff(TASK)
+    assert handoff.omitted_characters == 0
+    assert "r" * 7_900 in summaries.asked[0].entries[0].text
+
+
 # Digests and the journal --------------------------------------------------------------------------------------------
 
 

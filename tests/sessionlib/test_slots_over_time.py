@@ -269,6 +269,7 @@ def records_in(tiers: list[int], tokens: int) -> tuple[Record, ...]:
         ([9, 7, 5, 3], [(3, 1, 1), (3, 2, 2), (3, 3, 3), (3, 4, 4)]),
         ([9, 8, 7, 6, 5, 4], [(3, 1, 3), (3, 4, 4), (3, 5, 5), (3, 6, 6)]),
         ([1, 1, 1, 1, 1, 1], [(2, 1, 3), (1, 4, 4), (1, 5, 5), (1, 6, 6)]),
+        ([2, 1, 1, 1, 1, 1], [(2, 1, 1), (2, 2, 3), (1, 4, 4), (1, 5, 5), (1, 6, 6)]),
         ([1, 1, 3, 1], [(3, 1, 1), (3, 2, 2), (3, 3, 3), (1, 4, 4)]),
     ],
 )
@@ -278,8 +279,7 @@ def test_records_of_another_policy_become_slots(tiers: list[int], taken_over: li
     outcome = Driven(keeping(0.05)).rotate(planned(layout, BUDGETS), POLICY)
     spans = [(record.tier, record.first_seq, record.last_seq) for record in outcome.layout.records]
     last = outcome.layout.live.first_seq - 1
-    full = [span for span in taken_over if span[0] == 1][SLOTS_PER_TIER - 1 :]
-    assert full or spans == [*taken_over, (1, len(tiers) + 1, last)]
+    assert spans == [*taken_over, (1, len(tiers) + 1, last)]
     assert not dropped(outcome)
     assert all(record.tokens == counted(record) for record in outcome.layout.records)
 

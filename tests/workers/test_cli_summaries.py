@@ -106,6 +106,7 @@ def test_handoff_that_is_not_waited_for_names_its_id(desk: Desk) -> None:
     [
         ("handoff", "s"),
         ("handoff", "s", " "),
+        ("handoff", "s", "--id", "h1", "--guidance", "be kind"),
         ("handoff", "s", "paint", "--to", "painter"),
         ("handoff", "s", "paint", "--to", "painter", "--agent", "nobody"),
         ("handoff", "s", "paint", "--to", "painter", "--agent", "echo", "--no-wait"),

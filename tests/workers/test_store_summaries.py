@@ -22,6 +22,7 @@ from workers import wire
 from workers.embedded import EmbeddedServer
 from workers.hints import Hints
 from workers.keys import Keys
+from workers.settings import Settings
 from workers.store import RedisStore
 
 PARTITIONS = 4
@@ -148,6 +149,13 @@ def test_journal_of_an_agent_ends_with_its_digests(arena: Arena) -> None:
     store = redis_of(arena)
     lives = [store.client.ttl(key) for key in store.keys.of_agent(AGENT.name)[6:]]
     assert lives == pytest.approx([store.limits.journal_seconds] * 2, abs=60)
+
+
+def test_how_long_a_digest_is_kept_is_a_setting(valkey_url: str) -> None:
+    """SESSIONLIB_JOURNAL_SECONDS, for every process that connects."""
+    store = RedisStore.connect(Settings.read(store_url=valkey_url, journal_seconds=3_600.0))
+    assert store.limits.journal_seconds == 3_600.0
+    store.close_connections()
 
 
 def test_journals_are_capped(client: redis.Redis, namespace: str) -> None:

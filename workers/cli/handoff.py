@@ -55,8 +55,8 @@ def handoff(
     """
     from sessionlib.inputs import require_timeout
 
-    if task is None and handoff_id is None:
-        raise InvalidInput("TASK", "", "must be given, or --id of a handoff that was asked for before")
+    if task is None and (handoff_id is None or guidance):
+        raise InvalidInput("TASK", "", "must be given, or just --id of a handoff that was asked for before")
     require_timeout(timeout_seconds)
     session = call.session(session_id)
     _require_receiver(call, to, agent, is_new=handoff_id is None, is_waiting=wait)
