@@ -118,9 +118,8 @@ class Shelf:
     def _folded(self, tier: int, peers: Sequence[Record]) -> Recording:
         """One record in the place of *peers*; None if the answer is blank."""
         material = "\n".join(record.text for record in peers)
-        text_tokens = min(self._text_tokens, self.plan.counter.text(material) - 1)
         span = peers[0].first_seq, peers[-1].last_seq
-        return (yield from self._recorded(tier, material, span, max(1, text_tokens), peers))
+        return (yield from self._recorded(tier, material, span, self._text_tokens, peers))
 
     def _recorded(
         self, tier: int, material: str, span: tuple[int, int], text_tokens: int, peers: Sequence[Record] = ()

@@ -439,6 +439,15 @@ def test_a_slot_names_its_span() -> None:
     assert spans(rotated) == [(2, 1, 4), (1, 5, 116)]
 
 
+def test_unsupported_values_stay_named_through_a_fold() -> None:
+    """Those that the text still says."""
+    layout = with_slots(0, 0, 4)
+    invented = replace(layout.records[1], unsupported_values=("8080", "9090"))
+    records = (layout.records[0], invented, *layout.records[2:])
+    rotated, _ = decided(replace(layout, records=records), lambda request: "port 8080")
+    assert rotated.layout.records[0].unsupported_values == ("8080",)
+
+
 def test_equal_inputs_give_equal_layouts() -> None:
     """The policy is deterministic."""
     assert decided(with_slots(4, 4, 4))[0] == decided(with_slots(4, 4, 4))[0]

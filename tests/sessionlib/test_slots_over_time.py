@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -43,6 +42,7 @@ from tests.sessionlib.rotating import (
     transcript,
     words,
 )
+from tests.sessionlib.test_ageing_of_real_transcripts import rounds_of
 
 POLICY = Slots()
 BUDGETS = budgets_of(POLICY, 8_000)
@@ -266,6 +266,7 @@ def records_in(tiers: list[int], tokens: int) -> tuple[Record, ...]:
     ("tiers", "taken_over"),
     [
         ([3, 2, 1], [(3, 1, 1), (2, 2, 2), (1, 3, 3)]),
+        ([10**9, 2, 1], [(3, 1, 1), (2, 2, 2), (1, 3, 3)]),
         ([9, 7, 5, 3], [(3, 1, 1), (3, 2, 2), (3, 3, 3), (3, 4, 4)]),
         ([9, 8, 7, 6, 5, 4], [(3, 1, 3), (3, 4, 4), (3, 5, 5), (3, 6, 6)]),
         ([1, 1, 1, 1, 1, 1], [(2, 1, 3), (1, 4, 4), (1, 5, 5), (1, 6, 6)]),
@@ -291,11 +292,15 @@ def counted(record: Record) -> int:
 
 def test_slots_of_a_larger_window_are_condensed_as_far_as_they_must() -> None:
     """After the window has shrunk: the largest first, until all are within the budget; the rest stay as they were."""
-    layout = Layout(records=records_in([3, 3, 2, 2, 1], 500), live=transcript([message(100)] * 40, 6))
-    outcome = Driven(keeping(0.2)).rotate(planned(layout, BUDGETS), POLICY)
+    sizes = (300, 900, 300, 1_200, 300)
+    records = tuple(
+        replace(records_in([3] * seq, tokens)[-1], tier=tier)
+        for seq, (tokens, tier) in enumerate(zip(sizes, (3, 3, 2, 2, 1), strict=True), start=1)
+    )
+    layout = Layout(records=records, live=transcript([message(100)] * 40, 6))
+    outcome = Driven(keeping(0.1)).rotate(planned(layout, BUDGETS), POLICY)
     assert_sound(outcome.layout, BUDGETS)
-    kept = [record for record in outcome.layout.records if record in layout.records]
-    assert 0 < len(kept) < 5
+    assert [record.first_seq for record in records if record not in outcome.layout.records] == [4]
     assert not dropped(outcome)
 
 
@@ -306,25 +311,13 @@ def test_what_a_condensed_slot_was_not_told_is_cut() -> None:
     assert [record.tokens for record in rotated.layout.records] == [200, 1_500]
 
 
-def rounds_of(path: Path) -> Iterator[list[Entry]]:
-    """The entries of each round of a recording, the first of a turn with its input."""
-    for turn in read_recording(path.read_bytes(), path.name).turns:
-        entries = [Entry.user(turn.input)]
-        for played in turn.rounds:
-            entries += [Entry.assistant(played.text)] if played.text else []
-            entries += [Entry.tool_call(call.call_id, call.arguments, call.name) for call in played.calls]
-            entries += [Entry.tool_result(call_id, text) for call_id, text in played.results]
-            yield entries
-            entries = []
-
-
 @pytest.mark.parametrize("name", ["claude_code_258c7280.json", "tau_airline_gpt4o.json"])
 def test_real_transcripts_age_within_the_bound(data_dir: Path, name: str) -> None:
     """Counted exactly and consolidated without a model: sound after each of five rotations and more."""
     counter = counter_named("o200k_base")
     budgets = POLICY.budgets(room(32_000), counter, show_span=True)
     rotation_count, layout = 0, Layout()
-    for entries in rounds_of(data_dir / name):
+    for entries in rounds_of(read_recording((data_dir / name).read_bytes(), name)):
         sizes = [min(counter.entry(entry), budgets.result_cap_tokens) for entry in entries]
         layout = layout.with_live(layout.live.append(entries, sizes))
         if layout.conversation_tokens < budgets.line_tokens:
