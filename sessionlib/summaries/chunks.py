@@ -39,7 +39,8 @@ def next_chunk(text: str, budget_tokens: int, counter: Measure) -> tuple[str, st
     fitting = max(1, _longest_start(text[: budget_tokens * CHARACTERS_PER_TOKEN], budget_tokens, counter))
     line_end = text.rfind("\n", fitting // 2, fitting) + 1
     boundary = line_end or fitting
-    if not line_end and fitting > 1 and as_continuation(text[boundary:]) != text[boundary:]:
+    begins_like_a_label = as_continuation(text[boundary:])[:1] != text[boundary : boundary + 1]
+    if not line_end and fitting > 1 and begins_like_a_label:
         boundary -= 1
     return text[:boundary], text[boundary:]
 

@@ -147,7 +147,10 @@ class Source:
 
     @cached_property
     def _amounts(self) -> frozenset[str]:
-        found = (re.findall(rf"(?<!\w){form}", self._text) for form in (_NUMBER.pattern, _THOUSANDS.pattern, _PART))
+        found = (
+            re.findall(rf"(?<![^\W{_UNSPACED}]){form}", self._text)
+            for form in (_NUMBER.pattern, _THOUSANDS.pattern, _PART)
+        )
         return frozenset(map(_amount, itertools.chain(*found)))
 
     @cached_property

@@ -81,6 +81,11 @@ def test_nothing_was_taken_out_of_evidence_that_is_made_by_hand() -> None:
     assert project([Entry.user("x"), Entry.tool_call("c", "no JSON", "f")]).redaction_count == 0
 
 
+def test_evidence_is_a_value() -> None:
+    """Frozen, it and its items: one may stand for another that is equal, in a set as well."""
+    assert len({Evidence(items=(Item(Provenance.USER, text),)) for text in ("x", "x", "y")}) == 2
+
+
 def test_provenance_labels() -> None:
     """The words that an opening line states (spec/summaries C4), and one for rendered entries."""
     assert list(Provenance) == [
@@ -115,11 +120,11 @@ def test_arguments_stay_as_they_were_written(text: str, name: str | None, printe
     ("result_cap", "argument_cap"), [(0, 80), (80, 80), (81, 81), (800, 800), (801, 800), (8_000, 800)]
 )
 def test_strings_of_arguments_are_cut(result_cap: int, argument_cap: int) -> None:
-    """Each nested string at the cap of results, but at no less than 80 and no more than 800 characters."""
-    arguments = json.dumps({"path": "p", "edits": [{"new": "x" * (argument_cap + 7)}, "y" * argument_cap]})
+    """Each string, nested or after an empty one, at the cap of results, but not under 80 or over 800 characters."""
+    arguments = json.dumps({"path": "", "edits": [{"new": "x" * (argument_cap + 7)}, "y" * argument_cap]})
     evidence = project([Entry.tool_call("c", arguments, "edit")], result_cap=result_cap)
     kept = json.dumps(
-        {"path": "p", "edits": [{"new": "x" * argument_cap + "[… 7 characters left out]"}, "y" * argument_cap]},
+        {"path": "", "edits": [{"new": "x" * argument_cap + "[… 7 characters left out]"}, "y" * argument_cap]},
         ensure_ascii=False,
     )
     assert pairs(evidence) == [("tool-call", f"edit({kept})")]

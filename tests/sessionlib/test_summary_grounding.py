@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessionlib.summaries.grounding import NAMED_COUNT, still_in, unsupported_values
@@ -84,6 +84,8 @@ def test_at_most_twenty_are_named() -> None:
 
 
 @given(st.text(max_size=300))
+@example("\u31000 \u3400 7")
+@example("\u34000")
 def test_a_text_supports_itself(text: str) -> None:
     """Whatever is in it."""
     assert unsupported_values(text, text) == ()

@@ -133,7 +133,7 @@ def test_a_continuation_is_smaller_than_its_source() -> None:
     text = summary(Purpose.CONTINUATION)
     assert fault(f"  {text}\n", Purpose.CONTINUATION, "x" * (len(text) + 1)) == ""
     said = f"the answer has {len(text)} characters; its source has {len(text)}"
-    assert fault(text, Purpose.CONTINUATION, "x" * len(text)) == said
+    assert fault(f"  {text}\n", Purpose.CONTINUATION, "x" * len(text)) == said
     assert fault(summary(Purpose.HANDOFF), Purpose.HANDOFF, "x") == ""
 
 
@@ -145,6 +145,11 @@ def test_a_continuation_that_says_nothing_is_refused() -> None:
     assert fault(bare, Purpose.CONTINUATION) == "the answer says nothing under its headings"
     assert fault(empty[Purpose.HANDOFF], Purpose.HANDOFF) == ""
     assert fault(empty[Purpose.DIGEST], Purpose.DIGEST) == ""
+
+
+def test_a_line_that_mentions_a_heading_says_something() -> None:
+    """Only a line that is a heading, or an empty bullet, says nothing."""
+    assert fault(summary(Purpose.CONTINUATION, {"Scope": "as under ## Done"}), Purpose.CONTINUATION) == ""
 
 
 @pytest.mark.parametrize("size_bytes", [DIGEST_LIMIT_BYTES - 1, DIGEST_LIMIT_BYTES, DIGEST_LIMIT_BYTES + 1])
@@ -164,15 +169,19 @@ def test_a_digest_has_a_cap_in_bytes(size_bytes: int, letter: str) -> None:
     [
         (digest(before="Here is the digest.\n"), "a digest has nothing outside its sections"),
         (digest(before="- said\n"), "a digest has nothing outside its sections"),
+        (digest(before="See ## Done below.\n"), "a digest has nothing outside its sections"),
         (digest(after="\n\nBye."), "under Unfinished: the empty bullet is not alone, or not exact"),
         (digest("- x\nprose"), "under Done: a line is neither a bullet nor the continuation of one"),
         (digest("- x\n one blank"), "under Done: a line is neither a bullet nor the continuation of one"),
         (digest("- x\n\tindented by a tab"), "under Done: a line is neither a bullet nor the continuation of one"),
         (digest("- x\n-no blank"), "under Done: a line is neither a bullet nor the continuation of one"),
         (digest("- x\n-"), "under Done: a line is neither a bullet nor the continuation of one"),
+        (digest("- x\nprose - with a dash"), "under Done: a line is neither a bullet nor the continuation of one"),
+        (digest("- x\nprose  with two blanks"), "under Done: a line is neither a bullet nor the continuation of one"),
         (digest("- x\n* star"), "under Done: a line is neither a bullet nor the continuation of one"),
         (digest("- x\n### Deeper"), "under Done: a line is neither a bullet nor the continuation of one"),
         (digest("prose"), "under Done: the first line is no bullet"),
+        (digest("prose - with a dash"), "under Done: the first line is no bullet"),
         (digest("  continuation first"), "under Done: the first line is no bullet"),
         (digest("none"), "under Done: the first line is no bullet"),
         (digest(""), "under Done: there is no bullet"),
@@ -203,6 +212,7 @@ def test_a_digest_that_is_malformed_is_refused(text: str, reason: str) -> None:
         digest("- x\n- y\n  goes on\n    and on\n\n- z"),
         digest("- none of the tests failed"),
         digest("- nonetheless"),
+        digest("- tests that fail:\n  none"),
         digest("-   x"),
         digest("- none") + "\n",
         digest("- x").replace("\n", "\r\n"),
