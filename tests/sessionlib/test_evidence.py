@@ -131,7 +131,14 @@ def test_strings_of_arguments_are_cut(result_cap: int, argument_cap: int) -> Non
     assert evidence.omitted_characters == 7
 
 
-@pytest.mark.parametrize("character", ["\\n", "\\u00e9", "\\ud83d\\ude00", '\\"', "\\\\", "é"])
+PAIRS = ["d83d de00", "d9bc debc", "dabc debc", "dbbc debc", "DABC DEBC", "DBBC DEBC"]
+"""Surrogates in hexadecimal digits, as JSON writes a character beyond U+FFFF."""
+
+
+@pytest.mark.parametrize(
+    "character",
+    ["\\n", "\\u00e9", "\\u00AB", '\\"', "\\\\", "é", *("\\u" + pair.replace(" ", "\\u") for pair in PAIRS)],
+)
 def test_an_escaped_character_of_an_argument_counts_as_one(character: str) -> None:
     """A cut falls between characters, never inside an escape."""
     evidence = project([Entry.tool_call("c", f'["{character * 81}"]')], result_cap=0)

@@ -123,6 +123,11 @@ def test_headings_inside_a_fence_are_text(opening: str, closing: str) -> None:
     assert fault(text, Purpose.HANDOFF) == ""
 
 
+def test_a_heading_has_a_blank_after_its_marks() -> None:
+    """Otherwise Markdown shows it as text."""
+    assert fault(summary(Purpose.HANDOFF, {"Scope": "##17 was merged"}), Purpose.HANDOFF) == ""
+
+
 def test_a_fence_that_is_not_closed_hides_the_headings_after_it() -> None:
     """Half an answer, cut inside a block, is no summary."""
     assert fault(summary(Purpose.HANDOFF, {"Scope": "```\nx"}), Purpose.HANDOFF)
@@ -217,6 +222,8 @@ def test_a_digest_that_is_malformed_is_refused(text: str, reason: str) -> None:
         digest("- none") + "\n",
         digest("- x").replace("\n", "\r\n"),
         digest("- x ` ~~~ inside"),
+        digest("- x\n  ``code``\n  ~~struck~~"),
+        digest("- x\n    ## four blanks make code"),
     ],
 )
 def test_a_digest_that_is_well_formed_is_accepted(text: str) -> None:
