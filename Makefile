@@ -22,7 +22,7 @@ demo: $(STAMP)  ## play a long agent session through real workers, killing each 
 	@$(BIN)/sessionctl demo
 
 test: $(STAMP)  ## run every test, a real server and real workers included
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not crash"
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not crash"
 	$(BIN)/python -m pytest -m crash
 
 lint: $(STAMP)  ## lint, format check, strict types, import rules
