@@ -19,8 +19,8 @@ from sessionlib.counters import counter_named
 from sessionlib.errors import InvalidInput, StoreCorrupt
 from sessionlib.providers.contract import Provider, ToolDeclaration
 from sessionlib.summaries.contract import Generator, Summarizer, Workload
-from sessionlib.summaries.extractive import ExtractiveSummarizer
-from sessionlib.summaries.model import ModelSummarizer
+from sessionlib.summaries.extractive import ExtractiveGenerator, ExtractiveSummarizer
+from sessionlib.summaries.model import ModelGenerator, ModelSummarizer
 from sessionlib.tokens import Counter
 from sessionlib.tools.declaration import Tool, ToolContext
 from sessionlib.workloads import Choice, WorkloadKind, efforts_of, resolved
@@ -90,11 +90,7 @@ class Catalog:
     def generator(self, workload: Workload, counter: Counter) -> Generator:
         """Who makes summaries under a workload. Raises InvalidInput if its provider is gone."""
         if workload.summarizer == "extractive":
-            from sessionlib.summaries.extractive import ExtractiveGenerator
-
             return ExtractiveGenerator(counter)
-        from sessionlib.summaries.model import ModelGenerator
-
         return ModelGenerator(self.provider(workload.provider), workload, _draw_marker)
 
     def summarizer_for(self, agent: Agent) -> Summarizer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
@@ -51,6 +52,10 @@ LONGEST_PAUSE_SECONDS = 2.0
 
 FAULT_RETRY_SECONDS = 1.0
 """When work is due again that ended with an error of ours or of the store; five such attempts end it."""
+
+
+LAST_SECONDS = 0.1
+"""What a call is given at its work's deadline."""
 
 
 def unobserved(_phase: str, **_figures: object) -> None:
@@ -168,6 +173,21 @@ def _failed(engine: Engine, grant: Grant, code: str, reason: str, retry_seconds:
         return Ran(work_id=grant.work_id, status="lost")
     status = "failed" if retry_seconds is None else "retried"
     return Ran(work_id=grant.work_id, status=status, next_turn_id=next_turn_id)
+
+
+class TimeLeft:
+    """What is left of granted work's time. A little always is, since it is the store that ends work at its deadline."""
+
+    def __init__(self, grant: Grant, held: Held) -> None:
+        self._grant, self._held, self._begun = grant, held, time.monotonic()
+
+    def seconds(self) -> float:
+        """Until the deadline, at least LAST_SECONDS."""
+        return max(LAST_SECONDS, self._grant.deadline - self._grant.now - (time.monotonic() - self._begun))
+
+    def is_over(self) -> bool:
+        """Whether nothing more should be tried: the work was cancelled, is another's, or its time is up."""
+        return self._held.is_lost or self.seconds() <= LAST_SECONDS
 
 
 class StepLog:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,17 @@ from sessionlib.entries import Entry
 from sessionlib.errors import Cancelled, ProviderUnavailable
 from sessionlib.handoffs import Handoff, HandoffTask
 from sessionlib.jobs import Job, JobOutcome, digest_evidence, handoff_evidence, summarize
-from sessionlib.running.engine import Engine, Held, Ran, StepLog, new_token, observer_of, patiently, run_granted
+from sessionlib.running.engine import (
+    Engine,
+    Held,
+    Ran,
+    StepLog,
+    TimeLeft,
+    new_token,
+    observer_of,
+    patiently,
+    run_granted,
+)
 from sessionlib.starts import all_entries
 from sessionlib.steps import Capture, Captured, Effect, EffectResult, SummaryCall, drive
 from sessionlib.stores.contract import Grant, Lane, SessionStore, Settled
@@ -25,9 +34,6 @@ from sessionlib.summaries.prompts import compose
 from sessionlib.summaries.purposes import Purpose
 from sessionlib.summaries.validation import is_empty_digest
 from sessionlib.workloads import WorkloadKind
-
-LAST_SECONDS = 0.1
-"""What a call is given at a job's deadline."""
 
 
 def run_handoff(engine: Engine, session_id: str) -> Ran:
@@ -45,8 +51,9 @@ def run_digest(engine: Engine, session_id: str) -> Ran:
 def publish_digests(store: SessionStore, session_id: str) -> int:
     """Put what was accepted into the agent's journal; how many. What fails stays due, and asks no model again."""
     waiting = store.unpublished(session_id)
+    agent_name = store.view(session_id).agent.name if waiting else ""
     for entry in waiting:
-        store.publish(store.view(session_id).agent.name, entry)
+        store.publish(agent_name, entry)
         store.published(session_id, entry.digest_id)
     return len(waiting)
 
@@ -58,7 +65,8 @@ class _JobRun(ABC):
     kind: WorkloadKind
 
     def __init__(self, engine: Engine, grant: Grant, held: Held) -> None:
-        self._engine, self._grant, self._held, self._begun = engine, grant, held, time.monotonic()
+        self._engine, self._grant, self._held = engine, grant, held
+        self._time = TimeLeft(grant, held)
         self._observe = observer_of(engine, grant)
         self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
         self._counter = counter_named(self._agent.counter)
@@ -71,8 +79,8 @@ class _JobRun(ABC):
         settlement = outcome.settlement
         if settlement.fault is not None:
             self._observe("failed", fault=settlement.fault)
-            next_id = self._engine.store.fail(self._grant, f"summary_{settlement.fault}", settlement.reason)
-            return Ran(work_id=self._grant.work_id, status="failed", next_turn_id=next_id)
+            self._engine.store.fail(self._grant, f"summary_{settlement.fault}", settlement.reason)
+            return Ran(work_id=self._grant.work_id, status="failed")
         settled = self._engine.store.settle(self._grant, self._settled(outcome))
         self._observe("summarized", tokens=settlement.completion_tokens, model=settlement.model)
         return Ran(work_id=self._grant.work_id, status="done", settled=settled)
@@ -102,10 +110,10 @@ class _JobRun(ABC):
 
     def _ask(self, call: SummaryCall) -> Settlement:
         """One summary, settled. Raises ProviderUnavailable and Cancelled for what is no verdict on the evidence."""
-        for attempt in patiently(self._is_over):
+        for attempt in patiently(self._time.is_over):
             with attempt:
                 workload = replace(
-                    call.workload, timeout_seconds=min(call.workload.timeout_seconds, self._seconds_left())
+                    call.workload, timeout_seconds=min(call.workload.timeout_seconds, self._time.seconds())
                 )
                 generator = self._engine.catalog.generator(workload, self._counter)
                 settlement = generator.generate(call.request, lambda: self._held.is_lost)
@@ -115,13 +123,6 @@ class _JobRun(ABC):
                     raise ProviderUnavailable(settlement.reason, settlement.retry_after_seconds)
                 return settlement
         raise AssertionError("unreachable: the last attempt raises")
-
-    def _is_over(self) -> bool:
-        return self._held.is_lost or self._seconds_left() <= LAST_SECONDS
-
-    def _seconds_left(self) -> float:
-        """Until the job's deadline; a little is always left, since it is the store that ends a job."""
-        return max(LAST_SECONDS, self._grant.deadline - self._grant.now - (time.monotonic() - self._begun))
 
     def _fits(self, workload: Workload, job: Job, evidence: Evidence) -> bool:
         """Whether there is room for it, by admission's estimate and by the agent's own counter, as far as that is

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -18,6 +17,7 @@ from sessionlib.running.engine import (
     Held,
     Ran,
     RoundLog,
+    TimeLeft,
     new_token,
     observer_of,
     patiently,
@@ -34,9 +34,6 @@ from sessionlib.tools.declaration import Tool, ToolContext, run_tool
 from sessionlib.tools.history import history_tools
 from sessionlib.turn import RoundOutcome, RoundView, Spent, first_pending, play_round
 
-LAST_SECONDS = 0.1
-"""What a model call is given at a turn's deadline."""
-
 
 def run_turn(engine: Engine, session_id: str, known: Snapshot | None = None) -> Ran:
     """Run the session's next turn to its end, or to where it cannot go on now. Never raises for what a turn does.
@@ -51,7 +48,7 @@ class TurnRun:
     needs no provider here."""
 
     def __init__(self, engine: Engine, grant: Grant, held: Held, *, is_own: bool = False) -> None:
-        self._engine, self._grant, self._held, self._begun = engine, grant, held, time.monotonic()
+        self._engine, self._grant, self._time = engine, grant, TimeLeft(grant, held)
         self._observe = observer_of(engine, grant)
         self._steps = RoundLog(engine, grant)
         self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
@@ -85,7 +82,7 @@ class TurnRun:
             round=self._round,
             pending=self._pending,
             known_tools=frozenset(self._tools if known_tools is None else (*known_tools, *self._private)),
-            seconds_left=self._seconds_left(),
+            seconds_left=self._time.seconds(),
             shape=self._shape,
             is_resumed=bool(self.saved),
             spent=self._spent,
@@ -169,10 +166,6 @@ class TurnRun:
             disposal=committed.disposal,
         )
 
-    def _seconds_left(self) -> float:
-        """Until the turn's deadline; a little is always left, since it is the store that ends a turn."""
-        return max(LAST_SECONDS, self._grant.deadline - self._grant.now - (time.monotonic() - self._begun))
-
     def _private_tools(self) -> dict[str, Tool]:
         if not self._agent.history_tool:
             return {}
@@ -194,18 +187,14 @@ class TurnRun:
 
     def _ask(self, request: ModelRequest) -> ModelReply:
         provider = self._engine.catalog.provider(self._agent.provider)
-        for attempt in patiently(self._is_over):
+        for attempt in patiently(self._time.is_over):
             with attempt:
                 return _reply(provider.complete(self._in_time(request)))
         raise AssertionError("unreachable: the last attempt raises")
 
-    def _is_over(self) -> bool:
-        """Whether nothing more should be tried for this turn: it was cancelled, is another's, or its time is up."""
-        return self._held.is_lost or self._seconds_left() <= LAST_SECONDS
-
     def _in_time(self, request: ModelRequest) -> ModelRequest:
         """*request* with no more time than the turn has by now: earlier tries took some of it."""
-        return replace(request, timeout_seconds=min(request.timeout_seconds, self._seconds_left()))
+        return replace(request, timeout_seconds=min(request.timeout_seconds, self._time.seconds()))
 
     def _entry(self, seq: int) -> Entry | None:
         """An entry of the session by its number, in the window or archived."""
