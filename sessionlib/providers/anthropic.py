@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
-import httpx
-from pydantic import SecretStr
-
 from sessionlib.entries import Entry, EntryKind, encodable
-from sessionlib.providers.api import Api
-from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, Shape, ToolDeclaration
-from sessionlib.providers.http import plain_client
+from sessionlib.providers.api import ApiProvider
+from sessionlib.providers.contract import ModelReply, ModelRequest, ToolDeclaration
 from sessionlib.providers.wire_names import id_to_wire, to_wire
 from sessionlib.providers.wire_values import (
     arguments_text,
@@ -72,48 +68,25 @@ _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,256}")
 _CUT_SHORT = frozenset({"max_tokens", "model_context_window_exceeded"})
 
 
-class Anthropic:
+class Anthropic(ApiProvider):
     """A Provider behind `{base_url}/v1/messages`. Safe for concurrent use; shows its key nowhere."""
 
-    shape = Shape.STATELESS
     efforts = EFFORTS
+    path = "v1/messages"
+    headers = MappingProxyType({"Anthropic-Version": API_VERSION})
 
-    def __init__(
-        self,
-        base_url: str,
-        api_key: SecretStr | None = None,
-        *,
-        build_client: Callable[[], httpx.Client] = plain_client,
-    ) -> None:
-        self._api = Api(
-            base_url,
-            api_key,
-            build_client,
-            key_headers=lambda key: {"X-Api-Key": key},
-            headers={"Anthropic-Version": API_VERSION},
-        )
-
-    def __repr__(self) -> str:
-        return f"Anthropic({self._api.base_url!r})"
-
-    def complete(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
-        """Answer *request* with one plain response. Raises ProviderUnavailable, ProviderRejected or WindowOverflow."""
-        answer = self._api.ask("v1/messages", request, self.body(request))
-        reply = parsed_reply(answer, request.idempotency_key)
-        if on_delta and reply.text:
-            on_delta(reply.text)
-        return reply
+    @staticmethod
+    def key_headers(key: str) -> Mapping[str, str]:
+        """The key as this API takes it."""
+        return {"X-Api-Key": key}
 
     def body(self, request: ModelRequest) -> bytes:
         """What is sent for *request*, byte for byte. Raises ProviderRejected."""
         return serialised(request)
 
-    def dispose(self, handle: str) -> None:
-        """Nothing is held, so nothing is let go."""
-
-    def close(self) -> None:
-        """Close this process's connections; a later call opens new ones."""
-        self._api.close()
+    def parsed(self, answer: Any, idempotency_key: str) -> ModelReply:
+        """What was answered. Raises ProviderRejected and ProviderUnavailable."""
+        return parsed_reply(answer, idempotency_key)
 
 
 def serialised(request: ModelRequest) -> bytes:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import httpx
 from pydantic import SecretStr
 
-from sessionlib.providers.contract import ModelRequest
-from sessionlib.providers.http import ProcessClient, delete, post, refusal, require_base_url
+from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, Shape
+from sessionlib.providers.http import ProcessClient, delete, plain_client, post, refusal, require_base_url
 
 DISPOSAL_SECONDS = 30.0
 """How long letting go of a provider session may take: it is done in the background, and tried again."""
@@ -110,6 +111,61 @@ class Api:
     def _all_headers(self) -> dict[str, str]:
         keys = self._key_headers(self._api_key.get_secret_value()) if self._api_key else {}
         return {**self._headers, **keys}
+
+
+class ApiProvider(ABC):
+    """A Provider behind one path of an API. Safe for concurrent use; shows its key nowhere.
+
+    Subclasses say how a request is written and an answer is read; stateless, unless they say otherwise.
+    """
+
+    shape: Shape = Shape.STATELESS
+    path: ClassVar[str]
+    headers: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Sent with each call."""
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: SecretStr | None = None,
+        *,
+        build_client: Callable[[], httpx.Client] = plain_client,
+    ) -> None:
+        self._api = Api(base_url, api_key, build_client, key_headers=self.key_headers, headers=self.headers)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._api.base_url!r})"
+
+    @staticmethod
+    def key_headers(key: str) -> Mapping[str, str]:
+        """The key as headers: as OpenAI-compatible APIs take it."""
+        return bearer(key)
+
+    @abstractmethod
+    def body(self, request: ModelRequest) -> bytes:
+        """What is sent for *request*, byte for byte. Raises ProviderRejected."""
+
+    @abstractmethod
+    def parsed(self, answer: Any, idempotency_key: str) -> ModelReply:
+        """What was answered. Raises ProviderRejected and ProviderUnavailable."""
+
+    def complete(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
+        """Answer *request* with one plain response.
+
+        Raises ProviderUnavailable, ProviderRejected, WindowOverflow and, where the provider holds it, HandleForgotten.
+        """
+        reply = self.parsed(self._api.ask(self.path, request, self.body(request)), request.idempotency_key)
+        if on_delta and reply.text:
+            on_delta(reply.text)
+        return reply
+
+    def dispose(self, handle: str) -> None:
+        """Nothing is held, so nothing is let go."""
+        del handle
+
+    def close(self) -> None:
+        """Close this process's connections; a later call opens new ones."""
+        self._api.close()
 
 
 def _error_status(error: Any) -> int:

@@ -6,18 +6,14 @@ bytes of the one before it up to what was appended: provider caches work on pref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import httpx
-from pydantic import SecretStr
-
 from sessionlib.entries import Entry, EntryKind, encodable
 from sessionlib.errors import ProviderUnavailable
-from sessionlib.providers.api import Api
-from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, Shape, ToolDeclaration
-from sessionlib.providers.http import plain_client
+from sessionlib.providers.api import ApiProvider
+from sessionlib.providers.contract import ModelReply, ModelRequest, ToolDeclaration
 from sessionlib.providers.wire_names import to_wire
 from sessionlib.providers.wire_values import (
     arguments_text,
@@ -40,42 +36,19 @@ EFFORTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """Reasoning efforts and what states them (OpenAI API reference, chat completions, `reasoning_effort`)."""
 
 
-class ChatCompletions:
+class ChatCompletions(ApiProvider):
     """A Provider behind `{base_url}/chat/completions`. Safe for concurrent use; shows its key nowhere."""
 
-    shape = Shape.STATELESS
     efforts = EFFORTS
-
-    def __init__(
-        self,
-        base_url: str,
-        api_key: SecretStr | None = None,
-        *,
-        build_client: Callable[[], httpx.Client] = plain_client,
-    ) -> None:
-        self._api = Api(base_url, api_key, build_client)
-
-    def __repr__(self) -> str:
-        return f"ChatCompletions({self._api.base_url!r})"
-
-    def complete(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
-        """Answer *request* with one plain response. Raises ProviderUnavailable, ProviderRejected or WindowOverflow."""
-        answer = self._api.ask("chat/completions", request, self.body(request))
-        reply = parsed_reply(answer, request.idempotency_key)
-        if on_delta and reply.text:
-            on_delta(reply.text)
-        return reply
+    path = "chat/completions"
 
     def body(self, request: ModelRequest) -> bytes:
         """What is sent for *request*, byte for byte. Raises ProviderRejected."""
         return serialised(request)
 
-    def dispose(self, handle: str) -> None:
-        """Nothing is held, so nothing is let go."""
-
-    def close(self) -> None:
-        """Close this process's connections; a later call opens new ones."""
-        self._api.close()
+    def parsed(self, answer: Any, idempotency_key: str) -> ModelReply:
+        """What was answered. Raises ProviderRejected and ProviderUnavailable."""
+        return parsed_reply(answer, idempotency_key)
 
 
 def serialised(request: ModelRequest) -> bytes:

@@ -8,19 +8,15 @@ neither of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-import httpx
-from pydantic import SecretStr
-
 from sessionlib.entries import Entry, EntryKind, encodable
 from sessionlib.errors import ProviderUnavailable
-from sessionlib.providers.api import Api
-from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, Shape, ToolDeclaration
-from sessionlib.providers.http import plain_client
+from sessionlib.providers.api import ApiProvider
+from sessionlib.providers.contract import ModelReply, ModelRequest, Shape, ToolDeclaration
 from sessionlib.providers.wire_names import id_to_wire, to_wire
 from sessionlib.providers.wire_values import (
     arguments_text,
@@ -62,38 +58,20 @@ _CALL_ID = re.compile(r".{1,64}", re.DOTALL)  # the longest `call_id` that the A
 _DONE = frozenset({"completed", "incomplete"})
 
 
-class Responses:
+class Responses(ApiProvider):
     """A Provider behind `{base_url}/responses`. Safe for concurrent use; shows its key nowhere."""
 
     shape = Shape.HELD
     efforts = EFFORTS
-
-    def __init__(
-        self,
-        base_url: str,
-        api_key: SecretStr | None = None,
-        *,
-        build_client: Callable[[], httpx.Client] = plain_client,
-    ) -> None:
-        self._api = Api(base_url, api_key, build_client)
-
-    def __repr__(self) -> str:
-        return f"Responses({self._api.base_url!r})"
-
-    def complete(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
-        """Answer *request* with one plain response.
-
-        Raises ProviderUnavailable, ProviderRejected, WindowOverflow and HandleForgotten.
-        """
-        answer = self._api.ask("responses", request, self.body(request))
-        reply = parsed_reply(answer, request.idempotency_key)
-        if on_delta and reply.text:
-            on_delta(reply.text)
-        return reply
+    path = "responses"
 
     def body(self, request: ModelRequest) -> bytes:
         """What is sent for *request*, byte for byte. Raises ProviderRejected."""
         return serialised(request)
+
+    def parsed(self, answer: Any, idempotency_key: str) -> ModelReply:
+        """What was answered. Raises ProviderRejected and ProviderUnavailable."""
+        return parsed_reply(answer, idempotency_key)
 
     def dispose(self, handle: str) -> None:
         """Delete a response; one that is not there is fine. Raises ProviderUnavailable and ProviderRejected.
@@ -102,10 +80,6 @@ class Responses:
         later one: a server that loses it too answers that it is unknown, and is given the whole window again.
         """
         self._api.delete(f"responses/{quote(handle, safe='')}")
-
-    def close(self) -> None:
-        """Close this process's connections; a later call opens new ones."""
-        self._api.close()
 
 
 def serialised(request: ModelRequest) -> bytes:
