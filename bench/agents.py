@@ -120,7 +120,7 @@ class Answers:
             self._trace.note("model", request.session_id, request.turn_id, started)
         return ModelReply(text=answer(request.turn_id))
 
-    def dispose(self, handle: str) -> None:
+    def dispose(self, handle: str, until: str = "") -> None:
         """Nothing is held."""
 
 
@@ -143,5 +143,5 @@ class Summaries:
             self._trace.note("consolidation", named[1] if named else "", request.step, started)
         return ModelReply(text=said.text)
 
-    def dispose(self, handle: str) -> None:
+    def dispose(self, handle: str, until: str = "") -> None:
         """Nothing is held."""

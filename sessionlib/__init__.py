@@ -18,19 +18,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sessionlib.agent import Agent, Journal
+    from sessionlib.attachments import media_from_bytes, media_from_url
     from sessionlib.catalog import Catalog, load_catalog
     from sessionlib.entries import Entry, EntryKind
     from sessionlib.errors import SessionError
     from sessionlib.events import Reply
+    from sessionlib.media import Media
     from sessionlib.policies.log_merge import LogMerge
     from sessionlib.policies.slots import Slots
     from sessionlib.policies.tiers import Tiers
+    from sessionlib.policies.work_room import WorkRoom
     from sessionlib.providers.anthropic import Anthropic
     from sessionlib.providers.chat_completions import ChatCompletions
     from sessionlib.providers.contract import Provider
     from sessionlib.providers.responses import Responses
     from sessionlib.session import Session
-    from sessionlib.tools.declaration import Tool, ToolContext
+    from sessionlib.structured import answer_format
+    from sessionlib.tools.declaration import Tool, ToolContext, ToolResult
     from sessionlib.workloads import Choice, ConsolidationWorkload, SummaryWorkload
 
 __all__ = [
@@ -44,6 +48,7 @@ __all__ = [
     "EntryKind",
     "Journal",
     "LogMerge",
+    "Media",
     "Provider",
     "Reply",
     "Responses",
@@ -54,7 +59,12 @@ __all__ = [
     "Tiers",
     "Tool",
     "ToolContext",
+    "ToolResult",
+    "WorkRoom",
+    "answer_format",
     "load_catalog",
+    "media_from_bytes",
+    "media_from_url",
 ]
 
 # A host application that does not configure logging is not spoken to on its standard error (logging HOWTO).
@@ -71,6 +81,7 @@ _HOMES = {
     "EntryKind": "entries",
     "Journal": "agent",
     "LogMerge": "policies.log_merge",
+    "Media": "media",
     "Provider": "providers.contract",
     "Reply": "events",
     "Responses": "providers.responses",
@@ -81,7 +92,12 @@ _HOMES = {
     "Tiers": "policies.tiers",
     "Tool": "tools.declaration",
     "ToolContext": "tools.declaration",
+    "ToolResult": "tools.declaration",
+    "WorkRoom": "policies.work_room",
+    "answer_format": "structured",
     "load_catalog": "catalog",
+    "media_from_bytes": "attachments",
+    "media_from_url": "attachments",
 }
 """The module of each name: plain imports here would make every part of the engine load all others."""
 

@@ -7,23 +7,28 @@ import json
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypedDict
 
-from pydantic import Field, JsonValue, field_serializer, field_validator
+from pydantic import Field, JsonValue, field_serializer, field_validator, model_validator
 
 from sessionlib.entries import require_encodable
 from sessionlib.errors import CannotConverge
 from sessionlib.ids import require_id
+from sessionlib.ledger_record import ledger_tokens
 from sessionlib.policies.figures import LARGEST_WINDOW_TOKENS
 from sessionlib.policies.log_merge import LogMerge
 from sessionlib.policies.slots import Slots
 from sessionlib.policies.tiers import Tiers
+from sessionlib.policies.work_room import Clamp, WorkRoom
+from sessionlib.policies.work_room_texts import guidance
 from sessionlib.providers.contract import ToolDeclaration
 from sessionlib.stores.contract import JournalRules
 from sessionlib.tokens import Counter
 from sessionlib.tools.declaration import Tool
 from sessionlib.tools.history import HISTORY_DECLARATIONS
+from sessionlib.tools.notes import NOTES_DECLARATIONS
 from sessionlib.window import Budgets, Room, narrowed
+from sessionlib.window_facts import UNKNOWN_WINDOW_TOKENS, WindowFact, WindowSource, known_window
 from sessionlib.workloads import ConsolidationWorkload, Frozen, OwnModel, SummaryWorkload, WorkloadKind
 
 LEAST_ROOM_FRACTION = 0.125
@@ -32,6 +37,13 @@ requests has room for them, and a report that leaves none makes no sense."""
 
 RATIO_HALVINGS = 20
 """Steps of the search for the largest ratio that converges: to a millionth of where it begins."""
+
+
+class _RecordsShown(TypedDict):
+    """How an agent's records are seeded."""
+
+    show_span: bool
+    ledger_tokens: int
 
 
 class Journal(Frozen):
@@ -63,23 +75,38 @@ class Agent(Frozen):
     """Passed through to the provider as they are."""
     instructions: str = ""
     tools: tuple[Tool, ...] = ()
-    window_tokens: Annotated[int, Field(gt=0, le=LARGEST_WINDOW_TOKENS)] = 128_000
-    """The provider's window, in its own tokens."""
+    window_tokens: Annotated[int, Field(gt=0, le=LARGEST_WINDOW_TOKENS)] = UNKNOWN_WINDOW_TOKENS
+    """The provider's window, in its own tokens. Not given: what is known of the model (`sessionlib.window_facts`)."""
     output_reserve_tokens: Annotated[int, Field(ge=0)] = 2_000
     """Kept free for the answer; shrunk to a sixteenth of a small window."""
     counter: Literal["auto", "o200k_base", "cl100k_base", "estimate", "characters"] = "auto"
-    policy: Annotated[LogMerge | Tiers | Slots, Field(discriminator="kind")] = Field(default_factory=LogMerge)
+    policy: Annotated[LogMerge | Tiers | Slots | WorkRoom, Field(discriminator="kind")] = Field(
+        default_factory=LogMerge
+    )
     consolidation: ConsolidationWorkload = Field(default_factory=ConsolidationWorkload)
     handoff: SummaryWorkload = Field(default_factory=SummaryWorkload)
     journal: Journal = Field(default_factory=Journal)
     history_tool: bool = True
     """Declare the private `history` tool, with which the agent reads what left its window."""
+    notes_tool: bool | None = None
+    """Declare the private `notes` tools, with which the agent keeps notes that outlive its window; None: with the
+    policy `work_room`."""
+    ledger: bool | None = None
+    """Keep a ledger of what was done as the last record of the window, made without a model; None: with the policy
+    `work_room`."""
     call_timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Deadline of one model call."""
     turn_timeout_seconds: Annotated[float, Field(gt=0)] = 3_600.0
     """Deadline of a turn, from its first start."""
     open_calls_seconds: Annotated[float, Field(gt=0)] = 3_600.0
     """How long calls of unknown tools wait for their results."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows_its_window(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict) or "window_tokens" in fields or not isinstance(fields.get("model"), str):
+            return fields
+        return {**fields, "window_tokens": known_window(fields["model"]).tokens}
 
     @field_validator("name")
     @classmethod
@@ -102,7 +129,7 @@ class Agent(Frozen):
     def _names_are_unique(cls, value: tuple[Tool, ...]) -> tuple[Tool, ...]:
         names = [tool.declaration.name for tool in value]
         for name in names:
-            if names.count(name) > 1 or name.startswith("history."):
+            if names.count(name) > 1 or name.startswith(("history.", "notes.")):
                 raise ValueError(f"tool name {name!r} is used twice or reserved")
         return value
 
@@ -134,9 +161,20 @@ class Agent(Frozen):
                 return self.journal.digest
 
     @property
+    def origin(self) -> str:
+        """Who can read the opaque items of its replies (`Entry.origin`)."""
+        return f"{self.provider}/{self.model}"
+
+    @property
     def own_model(self) -> OwnModel:
         """What its workloads take where they leave something open."""
         return OwnModel(provider=self.provider, model=self.model, window_tokens=self.window_tokens)
+
+    @property
+    def window(self) -> WindowFact:
+        """Its window, and whether that is declared or what is known of the model anyway."""
+        known = known_window(self.model)
+        return known if known.tokens == self.window_tokens else WindowFact(self.window_tokens, WindowSource.DECLARED)
 
     def description(self) -> str:
         """The agent as canonical JSON, its tools by their declarations."""
@@ -152,17 +190,37 @@ class Agent(Frozen):
         """Names of the tools whose results are instructions."""
         return frozenset(tool.declaration.name for tool in self.tools if tool.instructions)
 
+    @property
+    def has_notes(self) -> bool:
+        """Whether the model has the private notes tools."""
+        return self.policy.kind == "work_room" if self.notes_tool is None else self.notes_tool
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether its sessions keep a ledger."""
+        return self.policy.kind == "work_room" if self.ledger is None else self.ledger
+
+    @cached_property
+    def full_instructions(self) -> str:
+        """The instructions as the model gets them: what it must know of its windows stands at their end, the same in
+        every request."""
+        if self.policy.kind != "work_room":
+            return self.instructions
+        managed = guidance(has_notes=self.has_notes, has_history=self.history_tool)
+        return f"{self.instructions}\n\n{managed}" if self.instructions else managed
+
     @cached_property
     def declarations(self) -> tuple[ToolDeclaration, ...]:
         """All tools as the model sees them: the agent's own in their order, then the private ones."""
-        private = HISTORY_DECLARATIONS if self.history_tool else ()
-        return (*(tool.declaration for tool in self.tools), *private)
+        history = HISTORY_DECLARATIONS if self.history_tool else ()
+        notes = NOTES_DECLARATIONS if self.has_notes else ()
+        return (*(tool.declaration for tool in self.tools), *history, *notes)
 
     def fixed_tokens(self, counter: Counter) -> int:
         """Tokens of what every request carries: instructions, tool declarations, parameters."""
         if counter not in self.fixed_tokens_by_counter:
             parameters = {"model": self.model, **self.parameters}
-            self.fixed_tokens_by_counter[counter] = counter.fixed(self.instructions, self.declarations, parameters)
+            self.fixed_tokens_by_counter[counter] = counter.fixed(self.full_instructions, self.declarations, parameters)
         return self.fixed_tokens_by_counter[counter]
 
     @cached_property
@@ -175,23 +233,43 @@ class Agent(Frozen):
 
         Raises CannotConverge, with the arithmetic.
         """
-        ratio = max(calibration, counter.error_ratio)
-        window_tokens = math.floor(self.window_tokens / ratio)
-        fixed_tokens = self.fixed_tokens(counter)
-        reserve_tokens = min(self.output_reserve_tokens, window_tokens // 16)
-        room = Room(window_tokens=window_tokens, fixed_tokens=fixed_tokens, output_reserve_tokens=reserve_tokens)
+        room = self._room(counter, calibration)
         if room.limit_tokens <= 0:
             raise CannotConverge(
-                self.window_tokens, fixed_tokens + 1, f"instructions and tools alone take {fixed_tokens} tokens"
+                self.window_tokens,
+                room.fixed_tokens + 1,
+                f"instructions and tools alone take {room.fixed_tokens} tokens",
             )
-        return self.policy.budgets(room, counter, show_span=self.history_tool)
+        return self.policy.budgets(room, counter, **self._records_shown(counter))
 
-    def session_budgets(self, counter: Counter, calibration: float) -> Budgets:
+    def clamp(self, counter: Counter) -> Clamp | None:
+        """What became of a work room that was asked for too small, to be told at start-up; None if none was."""
+        if not isinstance(self.policy, WorkRoom):
+            return None
+        return self.policy.clamp(self._room(counter), counter, **self._records_shown(counter))
+
+    def _room(self, counter: Counter, calibration: float = 1.0) -> Room:
+        ratio = max(calibration, counter.error_ratio)
+        window_tokens = math.floor(self.window_tokens / ratio)
+        return Room(
+            window_tokens=window_tokens,
+            fixed_tokens=self.fixed_tokens(counter),
+            output_reserve_tokens=min(self.output_reserve_tokens, window_tokens // 16),
+        )
+
+    def _records_shown(self, counter: Counter) -> _RecordsShown:
+        quota_tokens = ledger_tokens(counter, show_span=self.history_tool) if self.has_ledger else 0
+        return {"show_span": self.history_tool, "ledger_tokens": quota_tokens}
+
+    def session_budgets(self, counter: Counter, calibration: float, window: WindowFact | None = None) -> Budgets:
         """`budgets` at what a session has learned: whatever that is, a session of an agent that converges goes on.
+
+        *window*: what is known of it beside the agent's own word, if it is smaller.
 
         Past the largest calibration that converges, what a rotation leaves is as there, and the limit of what is sent
         as the calibration says.
         """
+        calibration *= self.window_tokens / min(self.window_tokens, window.tokens) if window else 1.0
         believable = self.window_tokens / (self.fixed_tokens(counter) + self.window_tokens * LEAST_ROOM_FRACTION)
         ratio = max(min(calibration, believable), counter.error_ratio)
         try:

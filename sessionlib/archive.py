@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import zstandard
 
-from sessionlib.codec import decode_entries, encode_entries
+from sessionlib.codec import decode, decode_entries, encode_entries
 from sessionlib.entries import Entry
 from sessionlib.errors import StoreCorrupt
 from sessionlib.stores.contract import Chunk
@@ -22,25 +22,34 @@ def pack(entries: Sequence[Entry]) -> bytes:
 
 def unpack(data: bytes) -> tuple[Entry, ...]:
     """The entries of a chunk. Raises StoreCorrupt."""
+    return decode_entries(_text(data))
+
+
+def _text(data: bytes) -> str:
+    """The entries of a chunk as they are encoded, a line each. Raises StoreCorrupt."""
     try:
-        return decode_entries(zstandard.ZstdDecompressor().decompress(data).decode())
+        return zstandard.ZstdDecompressor().decompress(data).decode()
     except (zstandard.ZstdError, UnicodeDecodeError) as exc:
         raise StoreCorrupt(f"an archive chunk cannot be read: {exc}") from exc
 
 
-def find(chunks: Iterable[Chunk], seq: int) -> Entry | None:
-    """The archived entry with sequence number *seq*, if one of *chunks* holds it."""
-    for chunk in chunks:
-        if chunk.first_seq <= seq <= chunk.last_seq:
-            return unpack(chunk.data)[seq - chunk.first_seq]
-    return None
-
-
 def entries_of(chunks: Iterable[Chunk], first_seq: int, last_seq: int) -> tuple[Entry, ...]:
-    """The archived entries `first_seq … last_seq`, as far as *chunks*, oldest first, hold them."""
+    """The archived entries `first_seq … last_seq`, as far as *chunks*, oldest first, hold them.
+
+    No others are decoded. Raises StoreCorrupt.
+    """
     found: list[Entry] = []
     for chunk in chunks:
         start, end = max(first_seq, chunk.first_seq), min(last_seq, chunk.last_seq)
         if start <= end:
-            found.extend(unpack(chunk.data)[start - chunk.first_seq : end - chunk.first_seq + 1])
+            lines = _text(chunk.data).split("\n")[start - chunk.first_seq : end - chunk.first_seq + 1]
+            found.extend(decode(Entry, line) for line in lines)
     return tuple(found)
+
+
+def entries_at(chunk: Chunk, seqs: Iterable[int]) -> dict[int, Entry]:
+    """Those of *seqs* that a chunk holds, by number. No others are decoded. Raises StoreCorrupt."""
+    lines = _text(chunk.data).split("\n")
+    return {
+        seq: decode(Entry, lines[seq - chunk.first_seq]) for seq in seqs if chunk.first_seq <= seq <= chunk.last_seq
+    }

@@ -17,12 +17,15 @@ from sessionlib.agent import Agent
 from sessionlib.agents_file import read_module, read_python, read_toml, within
 from sessionlib.counters import counter_named
 from sessionlib.errors import InvalidInput, StoreCorrupt
+from sessionlib.policies.work_room import Clamp
 from sessionlib.providers.contract import Provider, ToolDeclaration
+from sessionlib.providers.window_reports import WindowReports
 from sessionlib.summaries.contract import Generator, Summarizer, Workload
 from sessionlib.summaries.extractive import ExtractiveGenerator, ExtractiveSummarizer
 from sessionlib.summaries.model import ModelGenerator, ModelSummarizer
 from sessionlib.tokens import Counter
-from sessionlib.tools.declaration import Tool, ToolContext
+from sessionlib.tools.declaration import Tool, ToolContext, ToolFunction
+from sessionlib.window_facts import WindowFact, smaller
 from sessionlib.workloads import Choice, WorkloadKind, efforts_of, resolved
 
 ProviderSource = Provider | Callable[[], Provider]
@@ -56,15 +59,25 @@ class Catalog:
         self._sources = dict(providers or {})
         self._lock = threading.RLock()  # what makes a provider may ask for another
         self._made: dict[tuple[int, str], Provider] = {}
+        self._window_reports = WindowReports()
         self._rebuilt = lru_cache(maxsize=REBUILT_AGENTS)(self._rebuild)
         for agent in self.agents.values():
             self._require_names(agent)
+
+    @property
+    def provider_names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._sources))
 
     def agent(self, name: str) -> Agent:
         """The agent of that name. Raises InvalidInput."""
         if name not in self.agents:
             raise InvalidInput("agent", name, f"must be one of the catalog's: {_names(self.agents)}")
         return self.agents[name]
+
+    def clamps(self) -> Mapping[str, Clamp]:
+        """By agent, what became of a work room that was asked for too small: to be told at start-up."""
+        found = ((name, agent.clamp(counter_named(agent.counter))) for name, agent in self.agents.items())
+        return {name: clamp for name, clamp in found if clamp is not None}
 
     def provider(self, name: str) -> Provider:
         """The provider of that name, made now if this process had no use for it before. Raises InvalidInput."""
@@ -75,6 +88,18 @@ class Catalog:
             if key not in self._made:
                 self._made[key] = _made(self._sources[name])
             return self._made[key]
+
+    def window(self, agent: Agent, wait_seconds: float = 0.0) -> WindowFact:
+        """The window of *agent*: the smaller of its own and what its provider's models endpoint reports, as far as that
+        is known by now, or at most *wait_seconds* later. It is asked for in the background, once a process."""
+        try:
+            ask = getattr(self.provider(agent.provider), "reported_window", None)
+        except InvalidInput:  # who rotates a session of somebody's own loop needs no provider, and may have none
+            ask = None
+        if ask is None:
+            return agent.window
+        key = (os.getpid(), agent.provider, agent.model)
+        return smaller(agent.window, self._window_reports.tokens(key, lambda: ask(agent.model), wait_seconds))
 
     def workload(self, agent: Agent, kind: WorkloadKind) -> Workload:
         """Who makes a kind of *agent*'s summaries, with nothing left open. Raises InvalidInput."""
@@ -175,7 +200,7 @@ def _made(source: ProviderSource) -> Provider:
     return source if is_provider else source()  # type: ignore[operator, return-value]
 
 
-def _rebuilt_tool(described: Mapping[str, Any], known: Mapping[str, Callable[[str, ToolContext], str]]) -> Tool:
+def _rebuilt_tool(described: Mapping[str, Any], known: Mapping[str, ToolFunction]) -> Tool:
     declaration = {field: value for field, value in described.items() if field != "instructions"}
     run = known.get(described["name"], _gone)
     return Tool(ToolDeclaration(**declaration), run, bool(described.get("instructions")))

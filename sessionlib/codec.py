@@ -47,10 +47,18 @@ def encode(value: object) -> str:
     """A frozen dataclass as JSON that names its type and format version. Raises InvalidInput for lone surrogates."""
     kind = type(value)
     try:
-        body = _adapter(kind).dump_json(value).decode()
+        body = _adapter(kind).dump_json(value, exclude=_left_out(value)).decode()
     except (PydanticSerializationError, UnicodeEncodeError) as exc:
         raise InvalidInput(kind.__name__, str(exc), "must be encodable as JSON in UTF-8") from None
     return f'{{"v":{FORMAT_VERSION},"type":"{kind.__name__}","value":{body}}}'
+
+
+_RARE = ("origin", "media")
+"""Fields that hardly any entry has: the others are stored without them, in the bytes that they had before these."""
+
+
+def _left_out(value: object) -> set[str] | None:
+    return {name for name in _RARE if not getattr(value, name)} if isinstance(value, Entry) else None
 
 
 def decode(kind: type[Value], text: str | bytes) -> Value:

@@ -84,6 +84,10 @@ class ExactCounter(SerializedCounter):
     def text(self, text: str) -> int:
         return sum(len(self._encoding.encode_ordinary(piece)) for piece in pieces(text))
 
+    def ids(self, text: str) -> list[int]:
+        """The tokens themselves."""
+        return [token for piece in pieces(text) for token in self._encoding.encode_ordinary(piece)]
+
 
 def pieces(text: str) -> Iterator[str]:
     """*text* in pieces that encode quickly, cut where a token ends in any case if such a place is near."""

@@ -8,19 +8,30 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from sessionlib.errors import InvalidInput
+from sessionlib.media import Media
 
 
 class EntryKind(StrEnum):
-    """What an entry is. `RECORD` is never stored as history: records and markers are sent under it."""
+    """What an entry is. `RECORD` is never stored as history: records and markers are sent under it.
+
+    `OPAQUE` is an item of a reply that only the provider which made it can read (reasoning): it is stored and sent back
+    to that one, and shown to nobody else.
+    """
 
     USER = "user"
     ASSISTANT = "assistant"
     TOOL_CALL = "tool_call"
     TOOL_RESULT = "tool_result"
+    OPAQUE = "opaque"
     RECORD = "record"
 
 
 TOOL_KINDS = frozenset({EntryKind.TOOL_CALL, EntryKind.TOOL_RESULT})
+OUTPUT_KINDS = frozenset({EntryKind.ASSISTANT, EntryKind.TOOL_CALL, EntryKind.OPAQUE})
+"""What a model answers."""
+
+MEDIA_KINDS = frozenset({EntryKind.USER, EntryKind.TOOL_RESULT})
+"""What may carry images and files."""
 
 _LABELS = {
     EntryKind.USER: "USER",
@@ -43,15 +54,18 @@ _FORGED_LABEL = re.compile(
 class Entry:
     """One item of history, word for word.
 
-    `text` of a tool call is its arguments as the model wrote them (JSON, or whatever it wrote). `tool_call_id` pairs a
-    call with its result. Raises InvalidInput for an undefined kind, a missing or superfluous call id, a lone surrogate
-    (it has no UTF-8 form).
+    `text` of a tool call is its arguments as the model wrote them (JSON, or whatever it wrote); of an opaque item the
+    JSON that its provider gave. `tool_call_id` pairs a call with its result. Raises InvalidInput for an undefined kind,
+    a missing or superfluous call id, origin or media, a lone surrogate (it has no UTF-8 form).
     """
 
     kind: EntryKind
     text: str
     tool_call_id: str | None = None
     tool_name: str | None = None
+    origin: str = ""
+    """Of an opaque item: `<provider>/<model>`, who can read it."""
+    media: tuple[Media, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, EntryKind):
@@ -65,12 +79,23 @@ class Entry:
             raise InvalidInput("tool_call_id", self.tool_call_id, f"must be absent for a {self.kind} entry")
         if self.tool_name is not None and self.kind not in TOOL_KINDS:
             raise InvalidInput("tool_name", self.tool_name, f"must be absent for a {self.kind} entry")
+        if bool(self.origin) != (self.kind is EntryKind.OPAQUE):
+            raise InvalidInput("origin", self.origin, "must be given for an opaque entry, and for no other")
+        if self.media and self.kind not in MEDIA_KINDS:
+            raise InvalidInput("media", self.kind, "must be absent but for messages and tool results")
         for field in ("text", "tool_call_id", "tool_name"):
             require_encodable(field, getattr(self, field))
 
+    @property
+    def readable(self) -> str:
+        """The text, and its media by name: what can be told of the entry in words. Nothing of an opaque item can."""
+        if self.kind is EntryKind.OPAQUE:
+            return ""
+        return "\n".join((self.text, *(media.label for media in self.media))).strip("\n") if self.media else self.text
+
     @classmethod
-    def user(cls, text: str) -> Entry:
-        return cls(EntryKind.USER, text)
+    def user(cls, text: str, media: tuple[Media, ...] = ()) -> Entry:
+        return cls(EntryKind.USER, text, media=media)
 
     @classmethod
     def assistant(cls, text: str) -> Entry:
@@ -81,8 +106,14 @@ class Entry:
         return cls(EntryKind.TOOL_CALL, text, tool_call_id, tool_name)
 
     @classmethod
-    def tool_result(cls, tool_call_id: str, text: str, tool_name: str | None = None) -> Entry:
-        return cls(EntryKind.TOOL_RESULT, text, tool_call_id, tool_name)
+    def tool_result(
+        cls, tool_call_id: str, text: str, tool_name: str | None = None, media: tuple[Media, ...] = ()
+    ) -> Entry:
+        return cls(EntryKind.TOOL_RESULT, text, tool_call_id, tool_name, media=media)
+
+    @classmethod
+    def opaque(cls, text: str, origin: str) -> Entry:
+        return cls(EntryKind.OPAQUE, text, origin=origin)
 
     @classmethod
     def record(cls, text: str) -> Entry:
@@ -111,18 +142,23 @@ def render(entries: Iterable[Entry]) -> str:
     """Labelled lines, one entry after the other, joined by single newlines; an empty run gives "".
 
     A line inside a text that would read as the label of another entry is indented by two blanks: a label at the start
-    of a line is always an entry's own.
+    of a line is always an entry's own. Opaque items are left out, media are named.
     """
-    return "\n".join(_rendered(entry) for entry in entries)
+    return "\n".join(_rendered(entry) for entry in entries if not _is_opaque(entry))
+
+
+def _is_opaque(entry: object) -> bool:
+    return isinstance(entry, Entry) and entry.kind is EntryKind.OPAQUE
 
 
 def _rendered(entry: Entry) -> str:
     if not isinstance(entry, Entry):
         raise InvalidInput("entries", entry, "must hold entries only")
-    label = _LABELS[entry.kind]
+    label, text = _LABELS[entry.kind], entry.readable
     if entry.tool_call_id is None:
-        return _FORGED_LABEL.sub("  ", f"{label}: {entry.text}")
-    text = f"{entry.tool_name}({entry.text})" if entry.kind is EntryKind.TOOL_CALL and entry.tool_name else entry.text
+        return _FORGED_LABEL.sub("  ", f"{label}: {text}")
+    if entry.kind is EntryKind.TOOL_CALL and entry.tool_name:
+        text = f"{entry.tool_name}({text})"
     return _FORGED_LABEL.sub("  ", f"{label} [{entry.tool_call_id}]: {text}")
 
 

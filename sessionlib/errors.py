@@ -22,6 +22,7 @@ SessionError
 ├── LeaseLost              another worker holds the lane; stop quietly, it goes on
 ├── Cancelled              the work was cancelled; nothing of it was adopted
 ├── TurnFailed             a turn ended without an answer: its code and reason
+├── AnswerUnreadable       an answer that is not in the form that was asked for; the turn itself is answered
 ├── SummaryFailed          a handoff ended without a summary: its code and reason; the session is as it was
 └── AnswerTimeout          the caller's own deadline passed; the turn goes on
     └── HandoffTimeout         the same of a handoff
@@ -172,13 +173,13 @@ class ProviderRejected(ProviderError):
 
 
 class WindowOverflow(ProviderError):
-    """The provider counts more tokens than its window holds. `limit_tokens` if it said so."""
+    """The provider counts more tokens than its window holds. `limit_tokens` and `sent_tokens` as far as it said so."""
 
     code = "window_overflow"
 
-    def __init__(self, reason: str, limit_tokens: int | None = None) -> None:
-        super().__init__(reason, limit_tokens)
-        self.reason, self.limit_tokens = reason, limit_tokens
+    def __init__(self, reason: str, limit_tokens: int | None = None, sent_tokens: int | None = None) -> None:
+        super().__init__(reason, limit_tokens, sent_tokens)
+        self.reason, self.limit_tokens, self.sent_tokens = reason, limit_tokens, sent_tokens
 
     def __str__(self) -> str:
         return self.reason
@@ -244,6 +245,22 @@ class TurnFailed(SessionError):
 
     def __str__(self) -> str:
         return f"turn {self.turn_id} ended without an answer ({self.reason_code}): {self.reason}"
+
+
+class AnswerUnreadable(SessionError):
+    """The model answered in another form than it was asked for. The turn is answered and recorded all the same.
+
+    *faults* name the fields and what is wrong with them; what the model said is in no error text.
+    """
+
+    code = "answer_unreadable"
+
+    def __init__(self, turn_id: str, wanted: str, faults: str) -> None:
+        super().__init__(turn_id, wanted, faults)
+        self.turn_id, self.wanted, self.faults = turn_id, wanted, faults
+
+    def __str__(self) -> str:
+        return f"the model's answer to turn {self.turn_id} is no {self.wanted}: {self.faults}"
 
 
 class SummaryFailed(SessionError):

@@ -9,9 +9,13 @@ from typing import Any
 from sessionlib.errors import TurnFailed
 from sessionlib.providers.contract import CallRequest
 from sessionlib.stores.contract import Answer, TurnState, TurnView
+from sessionlib.structured import Parsed, parsed_answer
 
 FINAL_KINDS = frozenset({"answered", "failed", "cancelled"})
 """Kinds of a turn's last event."""
+
+EVENTS_PAGE = 1_000
+"""Events of a turn that are read at once; whoever finds fewer has them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,13 @@ class Reply:
     def open_calls(self) -> tuple[CallRequest, ...]:
         """Calls that the caller must run: send their results as the next turn."""
         return self.answer.open_calls
+
+    def parsed(self, model: type[Parsed]) -> Parsed:
+        """The answer as a pydantic model, where the agent asks for it in that form (`answer_format`).
+
+        Raises AnswerUnreadable, which names what is wrong and quotes nothing.
+        """
+        return parsed_answer(self.text, model, self.turn_id)
 
     @property
     def is_saturated(self) -> bool:

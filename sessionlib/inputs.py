@@ -13,6 +13,7 @@ from sessionlib.entries import Entry, EntryKind, require_encodable
 from sessionlib.errors import InvalidInput
 from sessionlib.handoffs import HandoffTask
 from sessionlib.ids import require_id
+from sessionlib.media import Media, require_media
 from sessionlib.stores.contract import AgentRef, Busy, HandoffRequest, OpenRequest, SubmitRequest, TurnInput
 from sessionlib.summaries.contract import GUIDANCE_LIMIT_CHARACTERS
 from sessionlib.window import require_fits, sent_sizes
@@ -21,9 +22,12 @@ TASK_LIMIT_CHARACTERS = 16_000
 """The longest task of a handoff: it stands whole in the summarizer's request, beside the evidence."""
 
 
-def message_input(message: object) -> TurnInput:
-    """The input of a turn that starts from a message. Raises InvalidInput: not text, blank, NUL, a lone surrogate."""
-    return TurnInput(message=_require_text("message", message, may_be_blank=False))
+def message_input(message: object, media: Sequence[Media] = ()) -> TurnInput:
+    """The input of a turn that starts from a message, with images and files beside it.
+
+    Raises InvalidInput: not text, blank, NUL, a lone surrogate; media above MEDIA_LIMIT_BYTES.
+    """
+    return TurnInput(message=_require_text("message", message, may_be_blank=False), media=require_media(media))
 
 
 def results_input(results: object) -> TurnInput:
@@ -96,14 +100,18 @@ def handoff_request(session_id: str, task: str, guidance: str, handoff_id: str |
     )
 
 
-def turn_input(agent: Agent, message: str | None, results: Mapping[str, str] | None) -> TurnInput:
+def turn_input(
+    agent: Agent, message: str | None, results: Mapping[str, str] | None, media: Sequence[Media] = ()
+) -> TurnInput:
     """The checked input of a turn. Raises InvalidInput, InputTooLarge."""
     if (message is None) == (results is None):
         raise InvalidInput("message", message, "must be given, or `results`, and not both")
     if results is not None:
+        if media:
+            raise InvalidInput("media", len(media), "must stand beside a message")
         return results_input(results)
-    made = message_input(message)
-    require_fits(Entry.user(made.message), agent, counter_named(agent.counter))
+    made = message_input(message, media)
+    require_fits(Entry.user(made.message, made.media), agent, counter_named(agent.counter))
     return made
 
 
@@ -114,8 +122,10 @@ def submit_request(
     results: Mapping[str, str] | None,
     *,
     turn_id: str | None,
+    media: Sequence[Media] = (),
     busy: Busy | str = Busy.ENQUEUE,
     is_own: bool = False,
+    is_streamed: bool = False,
 ) -> SubmitRequest:
     """The checked request that submits a turn, with a random id if none is given.
 
@@ -124,11 +134,12 @@ def submit_request(
     return SubmitRequest(
         session_id=session_id,
         turn_id=uuid.uuid4().hex if turn_id is None else require_id("turn_id", turn_id),
-        input=turn_input(agent, message, results),
+        input=turn_input(agent, message, results, media),
         busy=busy_policy(busy),
         timeout_seconds=agent.turn_timeout_seconds,
         open_calls_seconds=agent.open_calls_seconds,
         is_own=is_own,
+        is_streamed=is_streamed,
     )
 
 

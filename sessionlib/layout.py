@@ -29,6 +29,17 @@ class Level(StrEnum):
     HIGH = "high"
 
 
+class RecordKind(StrEnum):
+    """What a record's text is."""
+
+    SUMMARY = "summary"
+    """Consolidated by a summarizer."""
+    OPENING = "opening"
+    """The opening of a fresh window: where it stands, and the notes that the model left itself (spec/work-room B3)."""
+    LEDGER = "ledger"
+    """What was done, line by line, without a model (B6). It has a quota of its own, and no policy ages it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """Consolidated text that stands for the entries `first_seq … last_seq`."""
@@ -38,6 +49,7 @@ class Record:
     text: str
     tokens: int
     """Tokens of the record as it is seeded, label and framing included."""
+    kind: RecordKind = RecordKind.SUMMARY
     tier: int = 1
     rewrite_count: int = 1
     """How many summarizer calls the oldest of its content went through."""
@@ -54,6 +66,8 @@ class Record:
     def __post_init__(self) -> None:
         if self.level is not None and not isinstance(self.level, Level):
             raise InvalidInput("level", self.level, "must be one of Level")
+        if not isinstance(self.kind, RecordKind):
+            raise InvalidInput("kind", self.kind, "must be one of RecordKind")
         if self.tier < 1:
             raise InvalidInput("tier", self.tier, "must be at least 1")
         if not 1 <= self.first_seq <= self.last_seq:
@@ -92,9 +106,16 @@ class Layout:
         return replace(self, live=live)
 
 
-def seed_label(tier: int) -> str:
-    """The line that precedes a record in a seed: 91 characters for a one-digit tier (spec/tiers A5)."""
-    return f"Consolidated record, detail level {tier} (a higher level is coarser and covers older material):\n"
+def seed_label(tier: int, kind: RecordKind = RecordKind.SUMMARY) -> str:
+    """The line that precedes a record in a seed: 91 characters for a summary of a one-digit tier (spec/tiers A5), fewer
+    for the other kinds."""
+    match kind:
+        case RecordKind.OPENING:
+            return "Opening of a fresh window; what it stands for is archived:\n"
+        case RecordKind.LEDGER:
+            return "Activity so far, noted down without a model:\n"
+        case RecordKind.SUMMARY:
+            return f"Consolidated record, detail level {tier} (a higher level is coarser and covers older material):\n"
 
 
 def span_line(first_seq: int, last_seq: int) -> str:
@@ -126,7 +147,7 @@ def seeded_record(record: Record, *, show_span: bool) -> Entry:
     """The entry under which a record is sent. Remembered: a session has the more records the longer its history, and
     sends each of them in each of its requests."""
     span = span_line(record.first_seq, record.last_seq) if show_span else ""
-    return Entry.record(f"{seed_label(record.tier)}{span}{record.text}")
+    return Entry.record(f"{seed_label(record.tier, record.kind)}{span}{record.text}")
 
 
 def make_record(
@@ -136,6 +157,7 @@ def make_record(
     last_seq: int,
     *,
     show_span: bool,
+    kind: RecordKind = RecordKind.SUMMARY,
     tier: int = 1,
     rewrite_count: int = 1,
     method: Method = Method.NORMAL,
@@ -144,12 +166,13 @@ def make_record(
 ) -> Record:
     """A record with its seeded size counted."""
     span = span_line(first_seq, last_seq) if show_span else ""
-    seeded = Entry.record(f"{seed_label(tier)}{span}{text}")
+    seeded = Entry.record(f"{seed_label(tier, kind)}{span}{text}")
     return Record(
         first_seq=first_seq,
         last_seq=last_seq,
         text=text,
         tokens=counter.entry(seeded),
+        kind=kind,
         tier=tier,
         rewrite_count=rewrite_count,
         method=method,

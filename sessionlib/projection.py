@@ -44,12 +44,25 @@ class Projection:
     sent once is sent again in the same words, whatever a provider has reported since)."""
     history_tool: bool = True
     """Whether texts may tell the agent to read again, and records name their span."""
+    origin: str = ""
+    """Whose opaque items are sent: those of others nobody there can read."""
+
+    def sends(self, entry: Entry) -> bool:
+        """Whether *entry* is sent at all."""
+        return entry.kind is not EntryKind.OPAQUE or entry.origin == self.origin
 
     def project(self, entry: Entry, seq: int) -> Entry:
         """*entry* as it is sent: itself, or a tool result above the cap as head, pointer and tail within the cap."""
         if entry.kind is not EntryKind.TOOL_RESULT or is_surely_within(entry, self.cap_tokens):
             return entry
-        return _projected(self, entry, seq)
+        return _projected(self, entry, seq) if not entry.media else self.capped(entry, seq)
+
+    def capped(self, entry: Entry, seq: int) -> Entry:
+        """A tool result as it is sent."""
+        if not exceeds(entry, self.cap_tokens, self.counter):
+            return entry
+        entry = with_room_for_text(entry, self.cap_tokens, self.counter)
+        return self.shortened(entry, seq) if exceeds(entry, self.cap_tokens, self.counter) else entry
 
     def shortened(self, entry: Entry, seq: int) -> Entry:
         """Head, pointer and tail of a tool result, within the cap."""
@@ -67,8 +80,11 @@ class Projection:
             head, tail = head * 7 // 8, tail * 7 // 8
 
     def pointer(self, entry: Entry, seq: int) -> Entry:
-        """What stands for a trimmed tool result."""
-        return replace(entry, text=f"[{len(entry.text)} characters left out to save room{self._where(seq)}]")
+        """What stands for a trimmed entry: for a tool result the place of its text, for media their names."""
+        if entry.kind is not EntryKind.TOOL_RESULT:
+            return replace(entry, text=entry.readable, media=())
+        short = replace(entry, text=f"[{len(entry.text)} characters left out to save room{self._where(seq)}]")
+        return replace(short, text=short.readable, media=())
 
     def marker(self, first_seq: int, last_seq: int) -> Entry:
         """What stands for the entries *first_seq* … *last_seq* that a trim leaves out."""
@@ -104,9 +120,9 @@ class Projection:
 
 @lru_cache(maxsize=256)
 def _projected(projection: Projection, entry: Entry, seq: int) -> Entry:
-    """Remembered, since a long result is sent again in each request of its session."""
-    is_within = not exceeds(entry, projection.cap_tokens, projection.counter)
-    return entry if is_within else projection.shortened(entry, seq)
+    """Remembered, since a long result is sent again in each request of its session. Media are not: they are large, and
+    soon counted."""
+    return projection.capped(entry, seq)
 
 
 @lru_cache(maxsize=64)
@@ -120,14 +136,23 @@ def sent_size(entry: Entry, cap_tokens: int, counter: Counter) -> int:
     if entry.kind is not EntryKind.TOOL_RESULT or not exceeds(entry, cap_tokens, counter):
         return counter.entry(entry)
     # A call id may be longer than a cap by itself; it is sent all the same.
-    barest = Projection(counter, 0)
+    barest, entry = Projection(counter, 0), with_room_for_text(entry, cap_tokens, counter)
     return max(cap_tokens, counter.entry(replace(entry, text=barest._gap(len(entry.text), LARGEST_SPAN[1]))))
+
+
+def with_room_for_text(entry: Entry, cap_tokens: int, counter: Counter) -> Entry:
+    """A result above the cap before its text is shortened: media that leave it less than half are only named in it."""
+    if not entry.media or counter.media(entry.media) <= cap_tokens // 2:
+        return entry
+    return replace(entry, text=entry.readable, media=())
 
 
 def exceeds(entry: Entry, cap_tokens: int, counter: Counter) -> bool:
     """Whether a whole entry takes more than *cap_tokens*, without counting more of it than that takes."""
     if is_surely_within(entry, cap_tokens):
         return False
+    if entry.media and counter.media(entry.media) > cap_tokens:
+        return True
     enough = cap_tokens * ENOUGH_CHARACTERS_PER_TOKEN
     if len(entry.text) > enough and counter.text(_escaped(entry.text[:enough])) > cap_tokens:
         return True
@@ -137,7 +162,7 @@ def exceeds(entry: Entry, cap_tokens: int, counter: Counter) -> bool:
 def is_surely_within(entry: Entry, cap_tokens: int) -> bool:
     """Whether a look at its length is enough: no token is shorter than a byte. Asked for each result in each request,
     so most are judged without being serialised."""
-    if len(entry.text) > cap_tokens:
+    if entry.media or len(entry.text) > cap_tokens:
         return False
     written_characters = len(entry.text) + len(entry.tool_call_id or "")
     if FRAME_BYTES + WIDEST_CHARACTER_BYTES * written_characters <= cap_tokens:

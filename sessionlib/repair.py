@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sessionlib.entries import Entry, EntryKind
+from sessionlib.entries import OUTPUT_KINDS, Entry, EntryKind
 from sessionlib.projection import Projection
-
-_OUTPUT = frozenset({EntryKind.ASSISTANT, EntryKind.TOOL_CALL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +76,10 @@ def _is_paired(entries: Iterable[Entry]) -> bool:
 
 def _closes(entry: Entry, previous: Entry) -> bool:
     """Whether calls still open before *entry* can no longer be answered: one message holds all calls of a round."""
-    return entry.kind not in _OUTPUT or previous.kind not in _OUTPUT
+    return entry.kind not in OUTPUT_KINDS or previous.kind not in OUTPUT_KINDS
 
 
 def _orphan(item: Item, projection: Projection) -> Item:
     sent = projection.project(item.entry, item.seq)
-    text = Entry.record(f"[Result of tool call {sent.tool_call_id}, whose call is not shown here]\n{sent.text}")
+    text = Entry.record(f"[Result of tool call {sent.tool_call_id}, whose call is not shown here]\n{sent.readable}")
     return Item(item.seq, text, projection.counter.entry(text))

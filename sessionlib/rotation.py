@@ -15,8 +15,11 @@ from typing import Any
 
 from sessionlib.entries import require_encodable
 from sessionlib.errors import Cancelled, InvalidInput, ProviderRejected
-from sessionlib.layout import Layout, Method
-from sessionlib.policies.contract import Accepted, Origin, Policy, Rotated, RotationPlan, Saturation
+from sessionlib.layout import Layout, Method, Record
+from sessionlib.ledger_record import ledger_after, without_ledger
+from sessionlib.policies.contract import Accepted, Opening, Origin, Policy, Rotated, RotationPlan
+from sessionlib.policies.output_contract import layout_fault
+from sessionlib.rotation_outcome import RotationOutcome
 from sessionlib.steps import Consolidation, Steps
 from sessionlib.summaries.chunks import Measure, Shown, next_chunk
 from sessionlib.summaries.contract import Consolidated, ConsolidationRequest, Fault
@@ -34,9 +37,6 @@ Extract = Callable[[str, int, Measure], str]
 Redact = Callable[[str], Redacted]
 """Replaces the secrets in a text, and counts them."""
 
-REASONS_KEPT = 5
-"""How many different reasons for escalation an outcome's figures name."""
-
 SHOWN_FRACTION = 0.5
 """Share of the summarizer's window for what it is shown; the rest is its prompt and answer (spec/summaries C5)."""
 
@@ -47,77 +47,6 @@ ROUNDING = 1e-6
 """A budget divided by a source and multiplied by it again may fall a hair short of itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RotationOutcome:
-    """What a rotation leads to: the layout in the place of the plan's, and its figures."""
-
-    layout: Layout
-    tokens_before: int
-    """Conversation tokens of the plan's layout."""
-    dropped_count: int
-    """How many live entries leave, from the oldest on."""
-    dropped_tokens: int
-    saturations: tuple[Saturation, ...] = ()
-    consolidation_count: int = 0
-    """Calls of the summarizer, refused answers included."""
-    prompt_tokens: int = 0
-    """What the calls cost, in the summarizer's own tokens."""
-    completion_tokens: int = 0
-    methods: tuple[Method, ...] = ()
-    """How each of the policy's requests was settled, in order."""
-    faults: tuple[str, ...] = ()
-    """Why answers were refused, in order: `CLASS: reason`, without content."""
-    redaction_count: int = 0
-    """Secrets that were replaced, in what was shown and in what came back."""
-    is_noop: bool = False
-    """Nothing leaves and no record changed: there is nothing to adopt."""
-
-    @property
-    def tokens_after(self) -> int:
-        return self.layout.conversation_tokens
-
-    @property
-    def unsupported_count(self) -> int:
-        """Identifiers and numbers in the layout's records that occur nowhere in what these were made from."""
-        return sum(len(record.unsupported_values) for record in self.layout.records)
-
-    @property
-    def level(self) -> str | None:
-        """How hard the window presses; None where the policy has no levels."""
-        records = self.layout.records
-        return records[-1].level.value if records and records[-1].level else None
-
-    def figures(self) -> dict[str, Any]:
-        """The outcome without content, as plain values."""
-        classes = [fault.partition(":")[0] for fault in self.faults]
-        return {
-            "tokens_before": self.tokens_before,
-            "tokens_after": self.tokens_after,
-            "dropped_count": self.dropped_count,
-            "dropped_tokens": self.dropped_tokens,
-            "record_count": len(self.layout.records),
-            "level": self.level,
-            "rewrite_count": max((record.rewrite_count for record in self.layout.records), default=0),
-            "consolidation_count": self.consolidation_count,
-            "summarizer_prompt_tokens": self.prompt_tokens,
-            "summarizer_completion_tokens": self.completion_tokens,
-            "methods": {method.value: self.methods.count(method) for method in Method if method in self.methods},
-            "faults": {fault: classes.count(fault) for fault in sorted(set(classes))},
-            "fault_reasons": list(dict.fromkeys(self.faults))[:REASONS_KEPT],
-            "redaction_count": self.redaction_count,
-            "unsupported_count": self.unsupported_count,
-            "saturations": [
-                {
-                    "reason": saturation.reason.value,
-                    "tier": saturation.tier,
-                    "input_tokens": saturation.input_tokens,
-                    "output_tokens": saturation.output_tokens,
-                }
-                for saturation in self.saturations
-            ],
-        }
-
-
 def plan_for(
     layout: Layout,
     boundary_seq: int,
@@ -126,13 +55,19 @@ def plan_for(
     counter: Counter,
     show_span: bool,
     origin: Origin = Origin.ESTIMATED,
+    opening: Opening | None = None,
 ) -> RotationPlan:
     """A plan for the part of *layout* up to *boundary_seq* and before any open call; later entries just stay."""
     live = layout.live
     boundary = closed_boundary(live.entries, boundary_seq + 1 - live.first_seq)
     older, _later = live.split_at(boundary)
     return RotationPlan(
-        layout=layout.with_live(older), budgets=budgets, counter=counter, show_span=show_span, origin=origin
+        layout=layout.with_live(older),
+        budgets=budgets,
+        counter=counter,
+        show_span=show_span,
+        origin=origin,
+        opening=opening or Opening(),
     )
 
 
@@ -145,18 +80,26 @@ def rotate(
     extract: Extract = extract_sentences,
     redact: Redact = redact_secrets,
 ) -> Steps[RotationOutcome]:
-    """Rotate by *policy*; yields `Consolidation` effects. A rotation that would shorten nothing changes nothing.
+    """Rotate by *policy*; yields `Consolidation` effects. A rotation that would shorten nothing changes nothing, nor
+    does one whose layout breaks the output contract.
 
     Raises Cancelled before and after any effect, and with nothing to do; lets out what an effect raises.
     """
     _stop_if_cancelled(cancelled)
     shown_tokens = max(1, math.floor(summarizer_window_tokens * SHOWN_FRACTION))
+    aged, ledger = without_ledger(plan.layout)
     consolidations = _Consolidations(
-        plan=plan, policy=policy, shown_tokens=shown_tokens, cancelled=cancelled, extract=extract, redact=redact
+        plan=replace(plan, layout=aged),
+        policy=policy,
+        shown_tokens=shown_tokens,
+        cancelled=cancelled,
+        extract=extract,
+        redact=redact,
     )
     rotated = yield from _decided(consolidations)
-    before, after = plan.layout, rotated.layout
-    is_noop = after is before or after.conversation_tokens >= before.conversation_tokens
+    before, after = plan.layout, _with_ledger(plan, rotated.layout, ledger)
+    fault = _new_fault(plan.layout, after)
+    is_noop = bool(fault) or rotated.layout is aged or after.conversation_tokens >= before.conversation_tokens
     layout = before if is_noop else after
     return RotationOutcome(
         layout=layout,
@@ -171,7 +114,30 @@ def rotate(
         faults=tuple(consolidations.faults),
         redaction_count=consolidations.redaction_count,
         is_noop=is_noop,
+        layout_fault=fault,
     )
+
+
+def _with_ledger(plan: RotationPlan, layout: Layout, ledger: Record | None) -> Layout:
+    """What the policy made of the plan, with the ledger as the last of its records, if the agent has one."""
+    quota_tokens, live = plan.budgets.ledger_tokens, plan.layout.live
+    if not quota_tokens:
+        return layout
+    leaving = live.entries[: len(live) - len(layout.live)]
+    kept = ledger_after(
+        ledger,
+        leaving,
+        live.first_seq,
+        quota_tokens=quota_tokens,
+        counter=plan.counter,
+        show_span=plan.show_span,
+    )
+    return replace(layout, records=(*layout.records, kept)) if kept else layout
+
+
+def _new_fault(before: Layout, after: Layout) -> str:
+    """What a policy broke. What was unsound before it came from elsewhere, and is repaired when it is sent."""
+    return "" if layout_fault(before) else layout_fault(after)
 
 
 def _decided(consolidations: _Consolidations) -> Steps[Rotated]:

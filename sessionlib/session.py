@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from sessionlib.agent import Agent
 from sessionlib.catalog import Catalog, ProviderSource
@@ -21,6 +21,8 @@ from sessionlib.ids import require_id
 from sessionlib.inputs import handoff_request, open_request, require_seconds, require_timeout, submit_request
 from sessionlib.layout import Layout
 from sessionlib.leases import HeldLease, Leases
+from sessionlib.listening import Listener, OnDelta
+from sessionlib.media import Media
 from sessionlib.running import (
     Engine,
     publish_digests,
@@ -100,7 +102,8 @@ class Session:
         catalog = Catalog({agent.name: agent}, providers, choices)
         self._store = SqliteStore(path)
         self._leases = Leases(self._store)
-        self._engine = Engine(self._store, catalog, self._hold, unobserved, self._announce)
+        self._engine = Engine(self._store, catalog, self._hold, unobserved, self._announce, hear=self._hear)
+        self._own = threading.local()
         self._closing, self._abandoned, self._due = threading.Event(), threading.Event(), threading.Event()
         try:
             begun = starting_history(self._store, session_id, agent.name, start)
@@ -122,22 +125,41 @@ class Session:
         self,
         message: str | None = None,
         *,
+        media: Sequence[Media] = (),
         results: Mapping[str, str] | None = None,
         turn_id: str | None = None,
         busy: Busy | str = Busy.ENQUEUE,
+        on_delta: OnDelta | None = None,
         timeout_seconds: float | None = None,
     ) -> Reply:
         """Take a turn: a message, or results for the calls that the turn before left open.
 
-        *turn_id* is the idempotency key. *timeout_seconds* limits the waiting for what other threads and processes do;
-        a round that this thread plays itself ends by the agent's own times. Raises InvalidInput, InputTooLarge,
-        TurnConflict, SessionClosed, SessionBusy, StoreUnavailable; TurnFailed; AnswerTimeout (the turn goes on with
-        the next call).
+        *media*: images and files beside the message (`media_from_bytes`). *turn_id* is the idempotency key.
+        *timeout_seconds* limits the waiting for what other threads and processes do; a round that this thread plays
+        itself ends by the agent's own times. Raises InvalidInput, InputTooLarge, TurnConflict, SessionClosed,
+        SessionBusy, StoreUnavailable; TurnFailed; AnswerTimeout (the turn goes on with the next call).
+
+        *on_delta* is called with each piece of the text as it comes, in this thread (`Delta`: `text`, and `is_restart`
+        where what came before of the round is void). What it raises is raised when the turn has ended; sent again under
+        its id, the turn gives the answer.
         """
         require_timeout(timeout_seconds)
-        request = submit_request(self.session_id, self.agent, message, results, turn_id=turn_id, busy=busy)
+        request = submit_request(
+            self.session_id,
+            self.agent,
+            message,
+            results,
+            turn_id=turn_id,
+            media=media,
+            busy=busy,
+            is_streamed=on_delta is not None,
+        )
         self._store.submit(request)
-        return self._answer(request.turn_id, timeout_seconds)
+        listener = self._own.listener = Listener(request.turn_id, on_delta) if on_delta else None
+        try:
+            return self._answer(request.turn_id, listener, timeout_seconds)
+        finally:
+            self._own.listener = None
 
     def layout(self) -> Layout:
         """What the next request is built from: records, carried input, live entries."""
@@ -162,6 +184,11 @@ class Session:
                 if rotation_id in (event.data.get("rotation_id"), event.data.get("id")):
                     return event
         return None
+
+    def lift_brake(self) -> bool:
+        """Let a session under `work_room` begin fresh windows again, after three that were used up as soon as they
+        began; whether it was braked."""
+        return self._store.lift_brake(self.session_id)
 
     def handoff(
         self, task: str, *, guidance: str = "", handoff_id: str | None = None, timeout_seconds: float | None = None
@@ -188,6 +215,14 @@ class Session:
     def journal(self, limit: int = 1_000) -> Sequence[JournalEntry]:
         """The session's newest *limit* digests, oldest first."""
         return self._store.journal(self.session_id, limit)
+
+    def notes(self) -> Mapping[str, int]:
+        """Names of the notes that the agent wrote, sorted, each with its size in bytes."""
+        return self._store.notes(self.session_id)
+
+    def note(self, name: str) -> str | None:
+        """A note's text; None if there is none of that name."""
+        return self._store.note(self.session_id, name)
 
     def digest(self) -> str | None:
         """Request a digest of what is finished and not yet digested, in the background; its id, None if there is
@@ -227,14 +262,18 @@ class Session:
         self._leases.release_all()
         self._store.close_connections()
 
-    def _answer(self, turn_id: str, timeout_seconds: float | None) -> Reply:
+    def _answer(self, turn_id: str, listener: Listener | None, timeout_seconds: float | None) -> Reply:
         for _ in _until(timeout_seconds):
             while self._run_next():
                 pass
             view = self._store.turn(self.session_id, turn_id)
             if view is None:
                 raise InvalidInput("turn_id", turn_id, "is not known any more")
+            if listener:
+                listener.read(self._store, self.session_id)
             if view.state.is_finished:
+                if listener:
+                    listener.finish()
                 return reply_of(view)
         raise AnswerTimeout(turn_id, timeout_seconds or 0.0)
 
@@ -275,6 +314,12 @@ class Session:
                     self._store.capture(item.session_id, "finished")
         run_digest(self._engine, self.session_id)
         publish_digests(self._store, self.session_id)
+
+    def _hear(self, grant: Grant, kind: str, data: Mapping[str, Any]) -> None:
+        """A piece of text of the turn that this thread runs, which may be another's: who sent that reads its events."""
+        listener: Listener | None = getattr(self._own, "listener", None)
+        if listener and listener.turn_id == grant.work_id:
+            listener.hear(kind, data)
 
     def _announce(self, _session_id: str, committed: Committed) -> None:
         if committed.rotation_id or committed.disposal:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from sessionlib.media import Media
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest
 from sessionlib.summaries.contract import Consolidated, ConsolidationRequest, Settlement, SummaryRequest, Workload
 from sessionlib.summaries.evidence import Evidence
@@ -46,6 +47,7 @@ class ToolOutput:
 
     text: str
     is_error: bool = False
+    media: tuple[Media, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

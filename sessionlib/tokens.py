@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sessionlib.arguments import arguments_text
 from sessionlib.entries import Entry, EntryKind
 from sessionlib.errors import InvalidInput
+from sessionlib.media import Media
+from sessionlib.media_tokens import media_tokens
 
 PER_TOOL_OVERHEAD_TOKENS = 8
 """Framing of one tool declaration (spec/tiers A2)."""
@@ -43,7 +46,11 @@ class Counter(Protocol):
         ...
 
     def entry(self, entry: Entry) -> int:
-        """Tokens of an entry as one serialised message of a request, its framing included."""
+        """Tokens of an entry as one serialised message of a request, its framing and its media included."""
+        ...
+
+    def media(self, media: Sequence[Media]) -> int:
+        """Tokens of images and files: no counter knows the provider, so each counts the larger rule."""
         ...
 
     def fixed(self, instructions: str, tools: Sequence[Declared], parameters: Mapping[str, Any]) -> int:
@@ -91,7 +98,10 @@ class CharactersCounter:
         return math.ceil(units / self.characters_per_token)
 
     def entry(self, entry: Entry) -> int:
-        return self.text(entry.text) + self.entry_overhead_tokens
+        return self.text(entry.text) + self.entry_overhead_tokens + self.media(entry.media)
+
+    def media(self, media: Sequence[Media]) -> int:
+        return media_tokens(media, self.text)
 
     def fixed(self, instructions: str, tools: Sequence[Declared], parameters: Mapping[str, Any]) -> int:
         """Parameters are not counted: the spec knows none."""
@@ -113,7 +123,10 @@ class SerializedCounter:
         raise NotImplementedError
 
     def entry(self, entry: Entry) -> int:
-        return self.text(message_json(entry))
+        return self.text(message_json(entry)) + (self.media(entry.media) if entry.media else 0)
+
+    def media(self, media: Sequence[Media]) -> int:
+        return media_tokens(media, self.text)
 
     def fixed(self, instructions: str, tools: Sequence[Declared], parameters: Mapping[str, Any]) -> int:
         declarations = [
@@ -135,13 +148,15 @@ def message_json(entry: Entry) -> str:
     """
     match entry.kind:
         case EntryKind.TOOL_CALL:
-            function = {"name": entry.tool_name or "tool", "arguments": entry.text}
+            function = {"name": entry.tool_name or "tool", "arguments": arguments_text(entry.text)}
             call = {"id": entry.tool_call_id, "type": "function", "function": function}
             message: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [call]}
         case EntryKind.TOOL_RESULT:
             message = {"role": "tool", "tool_call_id": entry.tool_call_id, "content": entry.text}
         case EntryKind.ASSISTANT:
             message = {"role": "assistant", "content": entry.text}
+        case EntryKind.OPAQUE:
+            return entry.text + ", "  # sent as it is
         case _:
             message = {"role": "user", "content": entry.text}
     return _json(message) + ", "

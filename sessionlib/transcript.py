@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from sessionlib.entries import Entry, EntryKind
+from sessionlib.entries import OUTPUT_KINDS, Entry, EntryKind
 from sessionlib.errors import InvalidInput
 
 
@@ -76,9 +76,21 @@ class Split:
     overflow: Transcript = field(default_factory=Transcript)
 
 
+def parts_opaque(entries: Sequence[Entry], boundary: int) -> bool:
+    """Whether *boundary* lies between an opaque item and the output that it belongs to: providers refuse one alone."""
+    return (
+        0 < boundary < len(entries)
+        and entries[boundary - 1].kind is EntryKind.OPAQUE
+        and entries[boundary].kind in OUTPUT_KINDS
+    )
+
+
 def paired_boundary(entries: Sequence[Entry], boundary: int) -> int:
-    """The first position at or after *boundary* from which every tool result has its call earlier in the run."""
+    """The first position at or after *boundary* from which every tool result has its call earlier in the run, and
+    which parts no opaque item from its output."""
     while True:
+        while parts_opaque(entries, boundary):
+            boundary += 1
         seen: set[str | None] = set()
         for position in range(boundary, len(entries)):
             entry = entries[position]
@@ -92,7 +104,8 @@ def paired_boundary(entries: Sequence[Entry], boundary: int) -> int:
 
 
 def closed_boundary(entries: Sequence[Entry], limit: int) -> int:
-    """The last position at most *limit* before which every call has its result: no boundary passes an open call.
+    """The last position at most *limit* before which every call has its result: no boundary passes an open call, nor
+    parts an opaque item from its output.
 
     A call that stays unanswered although a user message follows will never be answered; it closes nothing off.
     """
@@ -100,7 +113,7 @@ def closed_boundary(entries: Sequence[Entry], limit: int) -> int:
     boundary, last_answer = 0, -1
     for position in range(min(limit, len(entries))):
         last_answer = max(last_answer, answered_at.get(position, position))
-        if last_answer <= position:
+        if last_answer <= position and not parts_opaque(entries, position + 1):
             boundary = position + 1
     return boundary
 
@@ -128,8 +141,8 @@ def round_starts(entries: Sequence[Entry]) -> tuple[int, ...]:
     starts: list[int] = []
     previous: EntryKind | None = None
     for position, entry in enumerate(entries):
-        is_output = entry.kind in (EntryKind.ASSISTANT, EntryKind.TOOL_CALL)
-        follows_output = previous in (EntryKind.ASSISTANT, EntryKind.TOOL_CALL)
+        is_output = entry.kind in OUTPUT_KINDS
+        follows_output = previous in OUTPUT_KINDS
         follows_user = previous is EntryKind.USER
         if (entry.kind is EntryKind.USER and previous is not EntryKind.USER) or (
             is_output and not follows_output and not follows_user

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from sessionlib.agent import Agent
 from sessionlib.entries import Entry, EntryKind, encodable
-from sessionlib.errors import HandleForgotten, WindowOverflow
+from sessionlib.errors import HandleForgotten, InputTooLarge, WindowOverflow
 from sessionlib.layout import Layout
+from sessionlib.media import Media
 from sessionlib.projection import Projection, sent_size
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape
 from sessionlib.repair import no_result
 from sessionlib.replies import recordable
+from sessionlib.rooms import judged, nudge_of
 from sessionlib.steps import ModelCall, Steps, ToolOutput, ToolRun, model_step
-from sessionlib.stores.contract import Answer, Grant, Handle, RoundCommit, Snapshot, Trim
+from sessionlib.stores.contract import Answer, Grant, Handle, Room, RoundCommit, Snapshot, Trim
 from sessionlib.tokens import Counter, Usage, calibrated
 from sessionlib.window import Budgets, Sent, fit, narrowed
 
@@ -64,7 +67,9 @@ class RoundView:
     agent: Agent
     counter: Counter
     budgets: Budgets
-    """At the snapshot's calibration."""
+    """At the snapshot's calibration and the window below."""
+    window_tokens: int
+    """What the provider holds, in its own tokens: the agent's word, or a smaller one's."""
     result_cap_tokens: int
     """At calibration 1 (`Budgets.result_cap_tokens`): a result is sent in the same words in each request."""
     turn_id: str
@@ -84,7 +89,7 @@ class RoundView:
 
     @property
     def projection(self) -> Projection:
-        return Projection(self.counter, self.result_cap_tokens, self.agent.history_tool)
+        return Projection(self.counter, self.result_cap_tokens, self.agent.history_tool, self.agent.origin)
 
     @cached_property
     def layout(self) -> Layout:
@@ -117,6 +122,9 @@ class RoundOutcome:
     closes_calls: bool
     is_reseeded: bool = False
     """The provider had forgotten its session, and was given the whole window again."""
+    room: Room = field(default_factory=Room)
+    is_reset: bool = False
+    """The window is used up: a fresh one begins before the next round."""
 
     def commit(self, view: RoundView, commit_token: str) -> RoundCommit:
         """The outcome as the store takes it."""
@@ -132,6 +140,7 @@ class RoundOutcome:
             closes_calls=self.closes_calls,
             handle=self.handle,
             trim=self.trim,
+            room=self.room,
             answer=self.answer,
         )
 
@@ -147,7 +156,7 @@ def first_pending(grant: Grant) -> tuple[Entry, ...]:
     calls = grant.snapshot.open_calls
     answered = tuple(_result(call, results[call.call_id]) for call in calls if call.call_id in results)
     left = [call for call in calls if call.call_id not in results]
-    message = (Entry.user(grant.input.message),) if not results else ()
+    message = (Entry.user(grant.input.message, grant.input.media),) if not results else ()
     return (*answered, *closing_entries(left, grant.snapshot.abandoned or "the conversation went on"), *message)
 
 
@@ -173,7 +182,7 @@ def play_round(view: RoundView) -> Steps[RoundOutcome]:
             unknown.append(call)
         else:
             output: ToolOutput = yield ToolRun(view.round, call)
-            results.append(_result(call, output.text))
+            results.append(_result(call, output.text, output.media))
     return _outcome(view, asked, reply, results, unknown)
 
 
@@ -187,6 +196,7 @@ class _Asked:
     budgets: Budgets
     calibration: float
     is_reseeded: bool
+    is_nudged: bool
 
 
 def _ask(view: RoundView) -> Steps[_Asked]:
@@ -198,7 +208,7 @@ def _ask(view: RoundView) -> Steps[_Asked]:
     layout, budgets, calibration = view.layout, view.budgets, view.snapshot.calibration
     handle, is_narrowed, attempt = view.snapshot.handle, False, 0
     while True:
-        sent, trim = fit(layout, view.snapshot.trim, budgets, view.projection)
+        sent, trim, is_nudged = _sent(view, layout, budgets)
         continued = _continued(view, handle, trim)
         request = _request(view, sent, budgets.fixed_tokens, continued, attempt)
         attempt += 1
@@ -211,11 +221,23 @@ def _ask(view: RoundView) -> Steps[_Asked]:
         except WindowOverflow as overflow:
             if is_narrowed:
                 raise
-            is_narrowed, ratio = True, _overflow_ratio(view, overflow)
-            budgets, calibration = narrowed(budgets, ratio), max(calibration, view.counter.error_ratio) * ratio
+            calibration = max(calibration, view.counter.error_ratio)
+            is_narrowed, ratio = True, _overflow_ratio(view, overflow, request.counted_tokens * calibration)
+            budgets, calibration = narrowed(budgets, ratio), calibration * ratio
         else:
             is_reseeded = handle is None and view.snapshot.handle is not None
-            return _Asked(request, reply, trim, budgets, calibration, is_reseeded)
+            return _Asked(request, reply, trim, budgets, calibration, is_reseeded, is_nudged)
+
+
+def _sent(view: RoundView, layout: Layout, budgets: Budgets) -> tuple[Sent, Trim, bool]:
+    """What is sent, the trim that it took, and whether it ends with a nudge: one that would not fit is left out."""
+    nudge = nudge_of(view.agent, view.snapshot)
+    if nudge is not None:
+        nudge_tokens = view.counter.entry(nudge)
+        with suppress(InputTooLarge):
+            sent, trim = fit(layout, view.snapshot.trim, budgets.without(nudge_tokens), view.projection)
+            return sent.ending_with(nudge, layout.live.next_seq, nudge_tokens), trim, True
+    return *fit(layout, view.snapshot.trim, budgets, view.projection), False
 
 
 def _request(view: RoundView, sent: Sent, fixed_tokens: int, continued: Handle | None, attempt: int) -> ModelRequest:
@@ -223,7 +245,7 @@ def _request(view: RoundView, sent: Sent, fixed_tokens: int, continued: Handle |
     step = model_step(view.round)
     return ModelRequest(
         model=agent.model,
-        instructions=agent.instructions,
+        instructions=agent.full_instructions,
         tools=agent.declarations,
         parameters=agent.parameters,
         entries=sent.entries,
@@ -239,51 +261,59 @@ def _request(view: RoundView, sent: Sent, fixed_tokens: int, continued: Handle |
 
 def _continued(view: RoundView, handle: Handle | None, trim: Trim) -> Handle | None:
     """The provider session to go on with: it must hold exactly what would be sent to a new one."""
-    if view.shape is not Shape.HELD or handle is None or handle.provider != view.agent.provider:
+    if view.shape is not Shape.HELD or handle is None:
+        return None
+    if (handle.provider, handle.model) != (view.agent.provider, view.agent.model):
         return None
     return handle if (handle.epoch, handle.trim) == (view.snapshot.epoch, trim) else None
 
 
-def _overflow_ratio(view: RoundView, overflow: WindowOverflow) -> float:
-    """How much smaller the provider's window is than the agent says; a guess if the provider did not tell."""
-    limit_tokens = overflow.limit_tokens
-    if limit_tokens and limit_tokens < view.agent.window_tokens:
-        return view.agent.window_tokens / limit_tokens
-    return UNREPORTED_OVERFLOW_RATIO
+def _overflow_ratio(view: RoundView, overflow: WindowOverflow, request_tokens: float) -> float:
+    """How much smaller the provider's window is than we think, and how much more it counts than *request_tokens*; a
+    guess if the provider did not tell."""
+    limit_tokens, sent_tokens = overflow.limit_tokens or view.window_tokens, overflow.sent_tokens or 0
+    ratio = max(1.0, view.window_tokens / limit_tokens) * max(1.0, sent_tokens / max(1.0, request_tokens))
+    return ratio if ratio > 1 else UNREPORTED_OVERFLOW_RATIO
 
 
 def _outcome(
     view: RoundView, asked: _Asked, reply: ModelReply, results: Sequence[Entry], unknown: Sequence[CallRequest]
 ) -> RoundOutcome:
-    made = (*reply.entries(), *results)
+    made = (*reply.entries(view.agent.origin), *results)
     request_tokens = asked.request.counted_tokens
     calibration = asked.calibration
-    if not view.is_resumed and request_tokens >= view.agent.window_tokens * CALIBRATING_FRACTION:
-        calibration = calibrated(calibration, request_tokens, _believable(reply.usage, view.agent))
+    if not view.is_resumed and request_tokens >= view.window_tokens * CALIBRATING_FRACTION:
+        calibration = calibrated(calibration, request_tokens, _believable(reply.usage, view.window_tokens))
     ratio = max(calibration, view.counter.error_ratio)
     growth = ratio / max(asked.calibration, view.counter.error_ratio)
     spent = view.spent.plus(reply.usage, math.ceil(request_tokens * ratio), is_reseeded=asked.is_reseeded)
+    sizes = (*view.layout.live.sizes[len(view.snapshot.layout.live) :], *view.sizes(made))
+    total_tokens = view.snapshot.layout.conversation_tokens + sum(sizes)
+    budgets = narrowed(asked.budgets, growth) if growth > 1 else asked.budgets
+    window = judged(view.agent, view.snapshot.room, total_tokens, budgets)
     return RoundOutcome(
         entries=(*view.pending, *made),
-        sizes=(*view.layout.live.sizes[len(view.snapshot.layout.live) :], *view.sizes(made)),
+        sizes=sizes,
         calibration=calibration,
         trim=asked.trim,
         handle=_new_handle(view, asked, reply),
         answer=_answer(view, reply, unknown, spent) if unknown or not reply.calls else None,
-        line_tokens=narrowed(asked.budgets, growth).line_tokens if growth > 1 else asked.budgets.line_tokens,
+        line_tokens=window.line_tokens,
         request_tokens=request_tokens,
         usage=reply.usage,
         spent=spent,
         closes_calls=view.round == 0 and bool(view.snapshot.open_calls),
         is_reseeded=asked.is_reseeded,
+        room=window.room,
+        is_reset=window.is_reset,
     )
 
 
-def _believable(usage: Usage | None, agent: Agent) -> Usage | None:
+def _believable(usage: Usage | None, window_tokens: int) -> Usage | None:
     """*usage* with no more than the window holds: what was answered was not above it, whatever the provider reports."""
-    if usage is None or usage.prompt_tokens <= agent.window_tokens:
+    if usage is None or usage.prompt_tokens <= window_tokens:
         return usage
-    return replace(usage, prompt_tokens=agent.window_tokens)
+    return replace(usage, prompt_tokens=window_tokens)
 
 
 def _answer(view: RoundView, reply: ModelReply, unknown: Sequence[CallRequest], spent: Spent) -> Answer:
@@ -301,17 +331,20 @@ def _answer(view: RoundView, reply: ModelReply, unknown: Sequence[CallRequest], 
 
 
 def _new_handle(view: RoundView, asked: _Asked, reply: ModelReply) -> Handle | None:
-    """The provider session that holds this round's reply; None if it holds something else than what is recorded."""
-    is_as_recorded = reply.calls == asked.reply.calls and reply.text == asked.reply.text
+    """The provider session that holds this round's reply; None if it holds something else than what is recorded, a
+    nudge for one."""
+    is_as_recorded = reply.calls == asked.reply.calls and reply.text == asked.reply.text and not asked.is_nudged
     if view.shape is not Shape.HELD or reply.handle is None or view.is_resumed or not is_as_recorded:
         return None
-    held_count = len(view.pending) + len(reply.entries())
+    held_count = len(view.pending) + len(reply.entries(view.agent.origin))
     return Handle(
         handle=reply.handle,
         epoch=view.snapshot.epoch,
         next_seq=view.snapshot.layout.live.next_seq + held_count,
         trim=asked.trim,
         provider=view.agent.provider,
+        model=view.agent.model,
+        parent=asked.request.handle or "",
     )
 
 
@@ -323,5 +356,5 @@ def _call(call: CallRequest) -> Entry:
     return Entry.tool_call(call.call_id, call.arguments, call.name)
 
 
-def _result(call: CallRequest, text: str) -> Entry:
-    return Entry.tool_result(call.call_id, encodable(text), call.name)
+def _result(call: CallRequest, text: str, media: tuple[Media, ...] = ()) -> Entry:
+    return Entry.tool_result(call.call_id, encodable(text), call.name, media)

@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate, islice
 from typing import Protocol
 
+from sessionlib.bands import Bands
 from sessionlib.entries import Entry, EntryKind
 from sessionlib.errors import InputTooLarge
 from sessionlib.layout import Layout, seeded_record
@@ -70,10 +71,18 @@ class Budgets:
     """A tool result above this is sent as head, tail and pointer."""
     tier_tokens: tuple[int, ...] = ()
     """Budgets by tier, tier 0 first, where the policy has tiers."""
+    ledger_tokens: int = 0
+    """The ledger as it is seeded, beside all other records; 0: the agent has none."""
+    bands: Bands | None = None
+    """Where the policy begins fresh windows: its line is their hard limit."""
 
     @property
     def effective_tokens(self) -> int:
         return self.window_tokens - self.fixed_tokens
+
+    def without(self, tokens: int) -> Budgets:
+        """With *tokens* of a request kept free for something else."""
+        return replace(self, limit_tokens=self.limit_tokens - tokens, trim_tokens=self.trim_tokens - tokens)
 
 
 def rotation_line(effective_tokens: int, fraction: float) -> int:
@@ -112,10 +121,12 @@ def narrowed(budgets: Budgets, ratio: float) -> Budgets:
         output_reserve_tokens=reserve_tokens,
     )
     limit_tokens = max(1, room.limit_tokens)
+    line_tokens = max(1, min(math.floor(budgets.line_tokens / ratio), limit_tokens))
     return replace(
         budgets,
         window_tokens=room.window_tokens,
-        line_tokens=max(1, min(math.floor(budgets.line_tokens / ratio), limit_tokens)),
+        line_tokens=line_tokens,
+        bands=budgets.bands.within(line_tokens) if budgets.bands else None,
         limit_tokens=limit_tokens,
         trim_tokens=math.floor(limit_tokens * TRIM_FRACTION),
     )
@@ -129,6 +140,10 @@ class Sent:
     seqs: tuple[int, ...]
     """For each entry its sequence number; 0 for records and markers."""
     tokens: int
+
+    def ending_with(self, entry: Entry, seq: int, tokens: int) -> Sent:
+        """With one more entry at the end; *seq* is that of the next entry, which no provider session has."""
+        return Sent((*self.entries, entry), (*self.seqs, seq), self.tokens + tokens)
 
     def held_count(self, next_seq: int) -> int:
         """How many leading entries a provider session has that holds all before *next_seq*."""
@@ -189,7 +204,7 @@ class _Seed:
         self._layout, self._projection = layout, projection
         live = layout.live
         raw = [Item(live.first_seq + i, *pair) for i, pair in enumerate(zip(live.entries, live.sizes, strict=True))]
-        self._items = paired(raw, projection)
+        self._items = paired([item for item in raw if projection.sends(item.entry)], projection)
         self._seqs = [item.seq for item in self._items]
         self._sums = list(accumulate((item.tokens for item in self._items), initial=0))
 
@@ -213,10 +228,11 @@ class _Seed:
         return self._cuts[-1] if self._cuts else 0
 
     def _pointer(self, item: Item) -> Item:
-        if item.entry.kind is not EntryKind.TOOL_RESULT:
+        if item.entry.kind is not EntryKind.TOOL_RESULT and not item.entry.media:
             return item
         entry = self._projection.pointer(item.entry, item.seq)
-        tokens = _small_size(self._projection, entry)
+        is_small = entry.kind is EntryKind.TOOL_RESULT
+        tokens = _small_size(self._projection, entry) if is_small else self._projection.counter.entry(entry)
         return Item(item.seq, entry, tokens) if tokens < item.tokens else item
 
     def tokens(self, trim: Trim) -> int:
@@ -276,10 +292,12 @@ class _Seed:
         return self._pointer_trims(trim, self._newest, len(self._items))
 
     def _pointer_trims(self, trim: Trim, first: int, end: int) -> Iterator[Trim]:
-        """Trims that turn one more result of a stretch into its pointer, the oldest first."""
+        """Trims that turn one more result of a stretch, or the media of a message that was answered, into its pointer,
+        the oldest first."""
         dropped, pointed = self._frontiers(trim)
         for position in range(max(first, dropped, pointed), end):
-            if self._pointers[position] is not self._items[position]:
+            is_unanswered = position >= self._newest and self._items[position].entry.kind is EntryKind.USER
+            if self._pointers[position] is not self._items[position] and not is_unanswered:
                 yield replace(trim, pointers_before_seq=self._seqs[position] + 1)
 
     def older_drops(self, trim: Trim) -> Iterator[Trim]:

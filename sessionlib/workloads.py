@@ -12,9 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from sessionlib.errors import InvalidInput
 from sessionlib.providers.contract import Provider
 from sessionlib.summaries.contract import Workload
-
-UNKNOWN_WINDOW_TOKENS = 128_000
-"""The window of a model that is not the agent's own, where none is given (spec/summaries C5)."""
+from sessionlib.window_facts import UNKNOWN_WINDOW_TOKENS, known_window
 
 
 class Frozen(BaseModel):
@@ -89,7 +87,7 @@ def resolved(workload: SummaryWorkload, own: OwnModel, choices: Mapping[str, Cho
     provider = chosen.provider if chosen else workload.provider or own.provider
     model = chosen.model if chosen else workload.model or own.model
     is_own = (provider, model) == (own.provider, own.model)
-    default_tokens = own.window_tokens if is_own else chosen.window_tokens if chosen else UNKNOWN_WINDOW_TOKENS
+    default_tokens = own.window_tokens if is_own else chosen.window_tokens if chosen else known_window(model).tokens
     window_tokens = workload.window_tokens or default_tokens
     if workload.summarizer == "extractive":
         return Workload(summarizer="extractive", window_tokens=window_tokens)

@@ -10,6 +10,14 @@ from pathlib import Path
 import pytest
 
 from sessionlib.agent import LEAST_ROOM_FRACTION
+from sessionlib.media import MEDIA_LIMIT_BYTES
+from sessionlib.media_tokens import (
+    ANTHROPIC_LARGEST_IMAGE_TOKENS,
+    OPENAI_BASE_TOKENS,
+    OPENAI_LARGEST_IMAGE_TOKENS,
+    OPENAI_TILE_TOKENS,
+    PAGE_TOKENS,
+)
 from sessionlib.policies.figures import RESULT_CAP_DIVISOR
 from sessionlib.policies.log_merge import FRESH_DIVISOR, MERGED_DIVISOR, LogMerge
 from sessionlib.policies.slots import Slots
@@ -78,6 +86,11 @@ FIGURES = [
     ("docs/operators.md", f"at nice {BACKGROUND_NICENESS}"),
     ("docs/operators.md", f"until the outage has lasted {OUTAGE_SECONDS:g} s"),
     ("docs/operators.md", f"`http://127.0.0.1:{PORT}/metrics`"),
+    ("docs/providers.md", f"may carry {MEDIA_LIMIT_BYTES:,} bytes in all"),
+    ("docs/providers.md", f"{OPENAI_BASE_TOKENS} tokens, and {OPENAI_TILE_TOKENS} for each tile"),
+    ("docs/providers.md", f"At most {OPENAI_LARGEST_IMAGE_TOKENS:,}."),
+    ("docs/providers.md", f"at most about {ANTHROPIC_LARGEST_IMAGE_TOKENS:,}."),
+    ("docs/providers.md", f"an image of it, {PAGE_TOKENS:,} tokens"),
     ("docs/store.md", f"now + {LIMITS.sweep_first_seconds:g} s, then 4, 8, … {LIMITS.sweep_last_seconds:g} s"),
 ]
 

@@ -6,19 +6,21 @@ A process that awaits a thousand answers has one subscriber, a handful of thread
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import ParamSpec, Self, TypeVar
 
 from sessionlib.agent import Agent
+from sessionlib.deltas import Delta, Shown
 from sessionlib.entries import Entry
 from sessionlib.errors import AnswerTimeout, HandoffTimeout
-from sessionlib.events import FINAL_KINDS, Reply
+from sessionlib.events import EVENTS_PAGE, FINAL_KINDS, Reply
 from sessionlib.handoffs import Handoff
 from sessionlib.inputs import require_timeout
 from sessionlib.layout import Layout
+from sessionlib.media import Media
 from sessionlib.stores.contract import Busy, Event, JournalEntry, SessionView, TurnState
 from workers.blocking import ClientSession, Connection, Sessions, Turn
 from workers.keys import ENDED
@@ -114,6 +116,7 @@ class AsyncSession:
         self,
         message: str | None = None,
         *,
+        media: Sequence[Media] = (),
         results: Mapping[str, str] | None = None,
         turn_id: str | None = None,
         busy: Busy | str = Busy.ENQUEUE,
@@ -121,20 +124,24 @@ class AsyncSession:
     ) -> Reply:
         """As `ClientSession.send`."""
         require_timeout(timeout_seconds)
-        turn = await self.submit(message, results=results, turn_id=turn_id, busy=busy)
+        turn = await self.submit(message, media=media, results=results, turn_id=turn_id, busy=busy)
         return await turn.answer(timeout_seconds)
 
     async def submit(
         self,
         message: str | None = None,
         *,
+        media: Sequence[Media] = (),
         results: Mapping[str, str] | None = None,
         turn_id: str | None = None,
         busy: Busy | str = Busy.ENQUEUE,
+        stream: bool = False,
     ) -> AsyncTurn:
         """As `ClientSession.submit`."""
         submit = self._session.submit
-        turn = await self._threads.call(submit, message, results=results, turn_id=turn_id, busy=busy)
+        turn = await self._threads.call(
+            submit, message, media=media, results=results, turn_id=turn_id, busy=busy, stream=stream
+        )
         return AsyncTurn(self._connection, turn, self._threads)
 
     def get_turn(self, turn_id: str) -> AsyncTurn:
@@ -152,6 +159,10 @@ class AsyncSession:
     async def rotate(self, reason: str = "asked") -> str:
         """As `ClientSession.rotate`."""
         return await self._threads.call(self._session.rotate, reason)
+
+    async def lift_brake(self) -> bool:
+        """As `ClientSession.lift_brake`."""
+        return await self._threads.call(self._session.lift_brake)
 
     async def handoff(
         self, task: str, *, guidance: str = "", handoff_id: str | None = None, timeout_seconds: float | None = None
@@ -186,6 +197,14 @@ class AsyncSession:
     async def journal(self, limit: int = 1_000) -> Sequence[JournalEntry]:
         """As `ClientSession.journal`."""
         return await self._threads.call(self._session.journal, limit)
+
+    async def notes(self) -> Mapping[str, int]:
+        """As `ClientSession.notes`."""
+        return await self._threads.call(self._session.notes)
+
+    async def note(self, name: str) -> str | None:
+        """As `ClientSession.note`."""
+        return await self._threads.call(self._session.note, name)
 
     async def digest(self, reason: str = "asked") -> str | None:
         """As `ClientSession.digest`."""
@@ -237,28 +256,37 @@ class AsyncTurn:
                         raise AnswerTimeout(self.turn_id, waiting.waited_seconds)
                 await news.wait(waiting.pause_seconds)
 
-    async def events(self, after: str = "") -> AsyncIterator[Event]:
+    async def events(self, after: str = "") -> AsyncGenerator[Event, None]:
         """As `Turn.events`."""
-        waiting, is_over = Waiting(None), False
+        waiting, is_news, is_over = Waiting(None), False, False
         async with _News(self._connection, self.session_id, self.turn_id) as news:
             while True:
                 found: Sequence[Event] = ()
                 with waiting.through_outages():
                     events = self._connection.store.events
-                    found = await self._threads.call(events, self.session_id, self.turn_id, after)
+                    found = await self._threads.call(events, self.session_id, self.turn_id, after, EVENTS_PAGE)
                 for event in found:
                     after = event.id
                     yield event
                     if event.kind in FINAL_KINDS:
                         return
-                if found:
+                if len(found) == EVENTS_PAGE:
                     continue
-                if is_over:
+                if not found and is_over:
                     return
-                with waiting.through_outages():
-                    is_over = await self._threads.call(self._turn.is_finished)
+                if not found and not is_news:
+                    with waiting.through_outages():
+                        is_over = await self._threads.call(self._turn.is_finished)
                 if not is_over:
-                    await news.wait(waiting.pause_seconds)
+                    is_news = await news.wait(waiting.pause_seconds)
+
+    async def deltas(self, after: str = "") -> AsyncIterator[Delta]:
+        """As `Turn.deltas`."""
+        shown = Shown()
+        async with aclosing(self.events(after)) as events:
+            async for event in events:
+                for delta in shown.take(event.kind, event.data):
+                    yield delta
 
     async def cancel(self) -> TurnState:
         """As `Turn.cancel`."""
@@ -287,8 +315,10 @@ class _News:
     async def __aexit__(self, *exc: object) -> None:
         self._listening.__exit__(None, None, None)
 
-    async def wait(self, seconds: float) -> None:
-        """Until there is news since the last wait, at most *seconds*."""
+    async def wait(self, seconds: float) -> bool:
+        """Until there is news since the last wait, at most *seconds*; whether there was."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._event.wait(), seconds)
+        is_news = self._event.is_set()
         self._event.clear()
+        return is_news

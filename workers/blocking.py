@@ -8,14 +8,12 @@ print(session.send("Where is my parcel?").text)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Self
 
 from sessionlib.agent import Agent
-from sessionlib.catalog import Catalog
 from sessionlib.entries import Entry
-from sessionlib.errors import AnswerTimeout, HandoffTimeout, InvalidInput
-from sessionlib.events import FINAL_KINDS, Reply, reply_of
+from sessionlib.errors import HandoffTimeout, InvalidInput
+from sessionlib.events import Reply
 from sessionlib.handoffs import Handoff, handoff_of
 from sessionlib.ids import require_id
 from sessionlib.inputs import (
@@ -27,7 +25,7 @@ from sessionlib.inputs import (
     submit_request,
 )
 from sessionlib.layout import Layout
-from sessionlib.leases import Leases
+from sessionlib.media import Media
 from sessionlib.starts import Start, starting_history
 from sessionlib.stores.contract import (
     Busy,
@@ -36,62 +34,17 @@ from sessionlib.stores.contract import (
     JournalEntry,
     Lane,
     Opened,
-    SessionStore,
     SessionView,
     Submitted,
-    TurnState,
-    TurnView,
 )
-from workers.app import make_app
-from workers.dispatch import (
-    CAPTURE,
-    PURGE,
-    RUN_DIGEST,
-    RUN_HANDOFF,
-    RUN_ROTATION,
-    RUN_TURN,
-    CeleryDispatch,
-    Dispatch,
-    OneAtATime,
-)
-from workers.hints import Hints
-from workers.keys import ENDED
+from workers.client_parts import CLIENT_CONNECTIONS, Connection
+from workers.dispatch import CAPTURE, PURGE, RUN_DIGEST, RUN_HANDOFF, RUN_ROTATION, RUN_TURN
 from workers.own_loop import OwnTurn
 from workers.settings import Settings
-from workers.store import RedisStore
+from workers.turns import Turn
 from workers.waiting import Waiting
 
-CLIENT_CONNECTIONS = 8
-"""Connections to the store of a process that calls, its subscription included, however many answers it awaits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """What a client is made of; tests hand in other parts."""
-
-    store: SessionStore
-    dispatch: Dispatch
-    hints: Hints
-    catalog: Catalog
-    retention_seconds: float | None = None
-    leases: Leases = field(init=False)
-    """Of the turns that this process runs itself."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "leases", Leases(self.store))
-
-    @classmethod
-    def to(cls, settings: Settings) -> Connection:
-        """Parts for *settings*; nothing is sent before the first call. Raises InvalidInput."""
-        store = RedisStore.connect(settings, CLIENT_CONNECTIONS)
-        dispatch = OneAtATime(CeleryDispatch(make_app(settings)))
-        return cls(store, dispatch, Hints(store), settings.catalog(), settings.retention_seconds)
-
-    def close(self) -> None:
-        """End the subscription, the providers' connections and the store's."""
-        self.hints.close()
-        self.catalog.close()
-        self.store.close_connections()
+__all__ = ["CLIENT_CONNECTIONS", "ClientSession", "Connection", "Sessions", "Turn"]
 
 
 class Sessions:
@@ -189,6 +142,7 @@ class ClientSession:
         self,
         message: str | None = None,
         *,
+        media: Sequence[Media] = (),
         results: Mapping[str, str] | None = None,
         turn_id: str | None = None,
         busy: Busy | str = Busy.ENQUEUE,
@@ -196,30 +150,36 @@ class ClientSession:
     ) -> Reply:
         """Submit a turn and wait for its answer. Raises what `submit` and `Turn.answer` raise."""
         require_timeout(timeout_seconds)
-        turn, is_new = self._accepted(message, results, turn_id, busy)
-        return turn._awaited(timeout_seconds, is_new=is_new)
+        turn, is_new = self._accepted(message, media, results, turn_id, busy)
+        return turn.answer(timeout_seconds, is_new=is_new)
 
     def submit(
         self,
         message: str | None = None,
         *,
+        media: Sequence[Media] = (),
         results: Mapping[str, str] | None = None,
         turn_id: str | None = None,
         busy: Busy | str = Busy.ENQUEUE,
+        stream: bool = False,
     ) -> Turn:
         """Hand in a message, or the results of the calls that the turn before left open; returns at once.
 
-        *turn_id* is the idempotency key: the same id with the same input is the same turn, for
-        `idempotency_seconds` after it ended. Raises InvalidInput, InputTooLarge, TurnConflict, UnknownSession,
-        SessionClosed, SessionBusy, StoreUnavailable, StoreFull; nothing was changed then.
+        *media*: images and files beside the message (`media_from_bytes`). *turn_id* is the idempotency key: the same
+        id with the same input is the same turn, for `idempotency_seconds` after it ended. Raises InvalidInput,
+        InputTooLarge, TurnConflict, UnknownSession, SessionClosed, SessionBusy, StoreUnavailable, StoreFull; nothing
+        was changed then.
+
+        With *stream* the answer's text comes as events while the model says it: `Turn.deltas`, `Turn.events`.
         """
-        turn, _ = self._accepted(message, results, turn_id, busy)
+        turn, _ = self._accepted(message, media, results, turn_id, busy, is_streamed=stream)
         return turn
 
     def turn(
         self,
         message: str | None = None,
         *,
+        media: Sequence[Media] = (),
         results: Mapping[str, str] | None = None,
         turn_id: str | None = None,
         timeout_seconds: float = 60.0,
@@ -231,7 +191,7 @@ class ClientSession:
         counts from here on. Raises what `submit` raises; AnswerTimeout, TurnFailed if it ended meanwhile.
         """
         require_seconds("timeout_seconds", timeout_seconds)
-        turn_id, _ = self._submitted(message, results, turn_id, Busy.ENQUEUE, is_own=True)
+        turn_id, _ = self._submitted(message, media, results, turn_id, Busy.ENQUEUE, is_own=True)
         return OwnTurn.begun(self._connection, self.session_id, turn_id, timeout_seconds)
 
     def get_turn(self, turn_id: str) -> Turn:
@@ -255,6 +215,10 @@ class ClientSession:
     def cancel_rotation(self) -> bool:
         """Drop a pending or running rotation; whether there was one."""
         return self._connection.store.cancel_rotation(self.session_id)
+
+    def lift_brake(self) -> bool:
+        """Let a session under `work_room` begin fresh windows again; whether it was braked."""
+        return self._connection.store.lift_brake(self.session_id)
 
     def handoff(
         self, task: str, *, guidance: str = "", handoff_id: str | None = None, timeout_seconds: float | None = None
@@ -303,6 +267,14 @@ class ClientSession:
         """The session's newest *limit* digests, oldest first."""
         return self._connection.store.journal(self.session_id, limit)
 
+    def notes(self) -> Mapping[str, int]:
+        """Names of the notes that the agent wrote, sorted, each with its size in bytes."""
+        return self._connection.store.notes(self.session_id)
+
+    def note(self, name: str) -> str | None:
+        """A note's text; None if there is none of that name."""
+        return self._connection.store.note(self.session_id, name)
+
     def digest(self, reason: str = "asked") -> str | None:
         """Request a digest of what is finished and not yet digested; its id, None if there is nothing. `watch` yields
         its outcome."""
@@ -343,10 +315,17 @@ class ClientSession:
             self._connection.dispatch.send(PURGE, session_id=self.session_id)
 
     def _accepted(
-        self, message: str | None, results: Mapping[str, str] | None, turn_id: str | None, busy: Busy | str
+        self,
+        message: str | None,
+        media: Sequence[Media],
+        results: Mapping[str, str] | None,
+        turn_id: str | None,
+        busy: Busy | str,
+        *,
+        is_streamed: bool = False,
     ) -> tuple[Turn, bool]:
         """A turn for workers to run, and whether it was accepted only now."""
-        turn_id, submitted = self._submitted(message, results, turn_id, busy)
+        turn_id, submitted = self._submitted(message, media, results, turn_id, busy, is_streamed=is_streamed)
         if submitted.is_dispatched:
             self._connection.dispatch.send(RUN_TURN, session_id=self.session_id, turn_id=turn_id)
         return Turn(self._connection, self.session_id, turn_id), submitted.is_new
@@ -354,90 +333,23 @@ class ClientSession:
     def _submitted(
         self,
         message: str | None,
+        media: Sequence[Media],
         results: Mapping[str, str] | None,
         turn_id: str | None,
         busy: Busy | str,
         *,
         is_own: bool = False,
+        is_streamed: bool = False,
     ) -> tuple[str, Submitted]:
         request = submit_request(
-            self.session_id, self.agent, message, results, turn_id=turn_id, busy=busy, is_own=is_own
+            self.session_id,
+            self.agent,
+            message,
+            results,
+            turn_id=turn_id,
+            media=media,
+            busy=busy,
+            is_own=is_own,
+            is_streamed=is_streamed,
         )
         return request.turn_id, self._connection.store.submit(request)
-
-
-class Turn:
-    """A turn that was accepted. Whoever knows its id can ask for it, from any process."""
-
-    def __init__(self, connection: Connection, session_id: str, turn_id: str) -> None:
-        self._connection, self.session_id, self.turn_id = connection, session_id, turn_id
-
-    def answer(self, timeout_seconds: float | None = None) -> Reply:
-        """Wait for the answer, through an outage of the store too.
-
-        Raises TurnFailed, AnswerTimeout (the turn goes on), InvalidInput (a forgotten turn), and StoreUnavailable if
-        the store is away when the timeout has passed, or without a timeout for OUTAGE_SECONDS (30): ask again later.
-        """
-        return self._awaited(timeout_seconds, is_new=False)
-
-    def _awaited(self, timeout_seconds: float | None, *, is_new: bool) -> Reply:
-        """`answer`. One that *is_new*, accepted a moment ago, is not looked for before there was news of it."""
-        waiting = Waiting(require_timeout(timeout_seconds))
-        if is_new:
-            self._await_end(waiting)
-        while True:
-            with waiting.through_outages():
-                reply = self.reply()
-                if reply is not None:
-                    return reply
-                if waiting.is_over:
-                    raise AnswerTimeout(self.turn_id, waiting.waited_seconds)
-            self._await_end(waiting)
-
-    def _await_end(self, waiting: Waiting) -> None:
-        """Wait for the hint that the turn ended, or until it is time to look again."""
-        self._connection.hints.wait(self.session_id, self.turn_id + ENDED, waiting.pause_seconds)
-
-    def reply(self) -> Reply | None:
-        """The reply if there is one now. Raises TurnFailed, InvalidInput (a forgotten turn)."""
-        view = self._view()
-        return reply_of(view) if view.state.is_finished else None
-
-    def is_finished(self) -> bool:
-        """Whether the turn ended. Raises InvalidInput (a forgotten turn)."""
-        return self._view().state.is_finished
-
-    def _view(self) -> TurnView:
-        view = self._connection.store.turn(self.session_id, self.turn_id)
-        if view is None:
-            raise InvalidInput("turn_id", self.turn_id, "is not known: never submitted, or forgotten since it ended")
-        return view
-
-    def events(self, after: str = "") -> Iterator[Event]:
-        """What the turn reports, from the event *after* on, up to its last event.
-
-        Raises InvalidInput for a forgotten turn, and StoreUnavailable if the store is away for OUTAGE_SECONDS (30): go
-        on later from the last event's id.
-        """
-        waiting, is_over = Waiting(None), False
-        while True:
-            found: Sequence[Event] = ()
-            with waiting.through_outages():
-                found = self._connection.store.events(self.session_id, self.turn_id, after)
-            for event in found:
-                after = event.id
-                yield event
-                if event.kind in FINAL_KINDS:
-                    return
-            if found:
-                continue
-            if is_over:
-                return
-            with waiting.through_outages():
-                is_over = self.is_finished()
-            if not is_over:
-                self._connection.hints.wait(self.session_id, self.turn_id, waiting.pause_seconds)
-
-    def cancel(self) -> TurnState:
-        """End the turn if it is not finished; its committed rounds stay. A second call is harmless."""
-        return self._connection.store.cancel(self.session_id, self.turn_id)

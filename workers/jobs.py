@@ -8,7 +8,7 @@ from sessionlib.errors import HandoffConflict, InvalidInput
 from sessionlib.ids import require_id
 from sessionlib.stores import checks
 from sessionlib.stores.contract import Grant, HandoffRequest, JobSettled, JobView, JournalEntry, Lane, Settled
-from workers import wire
+from workers import wire, wire_jobs
 from workers.keys import TURN_SEPARATOR
 from workers.scripted import ScriptedStore, require_reply
 
@@ -31,7 +31,7 @@ class StoreJobs(ScriptedStore):
         if code == InvalidInput.code.encode():
             raise InvalidInput("session_id", request.session_id, "has no entries yet: there is nothing to hand off")
         require_reply(b"job", code, request.session_id, reply)
-        view = wire.read_job(Lane.HANDOFF, request.job_id, reply[0])
+        view = wire_jobs.read_job(Lane.HANDOFF, request.job_id, reply[0])
         assert view is not None, "the script answers with the job that it found or made"
         return view
 
@@ -58,26 +58,29 @@ class StoreJobs(ScriptedStore):
 
     def job(self, session_id: str, lane: Lane, job_id: str) -> JobView | None:
         checks.check_job_lane(lane)
-        return wire.read_job(lane, job_id, self._run("job", session_id, lane, require_id("job_id", job_id)))
+        return wire_jobs.read_job(lane, job_id, self._run("job", session_id, lane, require_id("job_id", job_id)))
 
     def journal(self, session_id: str, limit: int = 1_000) -> Sequence[JournalEntry]:
         checks.check_count("limit", limit)
         flat, unpublished = self._run("journal", session_id, limit)
         return [
-            wire.read_digest(session_id, name, raw, is_published=name.encode() not in unpublished)
-            for name, raw in wire.oldest_first(flat)
+            wire_jobs.read_digest(session_id, name, raw, is_published=name.encode() not in unpublished)
+            for name, raw in wire_jobs.oldest_first(flat)
         ]
 
     def unpublished(self, session_id: str) -> Sequence[JournalEntry]:
         flat = self._run("unpublished", session_id)
-        return [wire.read_digest(session_id, name, raw, is_published=False) for name, raw in wire.oldest_first(flat)]
+        return [
+            wire_jobs.read_digest(session_id, name, raw, is_published=False)
+            for name, raw in wire_jobs.oldest_first(flat)
+        ]
 
     def publish(self, agent_name: str, entry: JournalEntry) -> None:
         checks.check_published(agent_name, entry)
         self._check_once()
         name = f"{entry.session_id}{TURN_SEPARATOR}{entry.digest_id}"
         keys = self.keys.of_agent(agent_name)
-        self.scripts.run("publish", keys, name, wire.seconds(entry.at), wire.digest(entry))
+        self.scripts.run("publish", keys, name, wire.seconds(entry.at), wire_jobs.digest(entry))
 
     def published(self, session_id: str, digest_id: str) -> None:
         self._run("published", session_id, require_id("digest_id", digest_id))
@@ -88,8 +91,9 @@ class StoreJobs(ScriptedStore):
         self._check_once()
         named = [
             (name.split(TURN_SEPARATOR), raw)
-            for name, raw in wire.oldest_first(self.scripts.run("recent_digests", keys, limit))
+            for name, raw in wire_jobs.oldest_first(self.scripts.run("recent_digests", keys, limit))
         ]
         return [
-            wire.read_digest(session_id, digest_id, raw, is_published=True) for (session_id, digest_id), raw in named
+            wire_jobs.read_digest(session_id, digest_id, raw, is_published=True)
+            for (session_id, digest_id), raw in named
         ]

@@ -18,8 +18,9 @@ SESSION_KINDS = (
     *("head", "layout", "live", "inbox", "handoffs"),
     *("steps:turn", "steps:rotation", "steps:handoff", "steps:digest"),
     *("archive", "audit", "turns", "jobs", "journal", "digests", "unpublished"),
+    *("postings", "postings_index", "notes"),
 )
-"""KEYS[7..22] of every script that works on a session."""
+"""KEYS[7..25] of every script that works on a session."""
 
 AGENT_KINDS = ("published", "published_digests")
 """KEYS[7] and [8] of the scripts that work on an agent's journal."""
@@ -79,3 +80,6 @@ class Keys:
 
     def events(self, session_id: str, turn_id: str) -> str:
         return f"{self.own('events', session_id)}{TURN_SEPARATOR}{turn_id}"
+
+    def deltas(self, session_id: str, turn_id: str) -> str:
+        return f"{self.own('deltas', session_id)}{TURN_SEPARATOR}{turn_id}"

@@ -31,6 +31,9 @@ def _start_reaper(**_: object) -> None:
     except InvalidInput as exc:
         log.critical("worker cannot work", extra={"field": exc.field, "rule": exc.rule})
         raise SystemExit(UNUSABLE) from exc
+    for name, clamp in own.catalog.clamps().items():
+        figures = {"agent": name, "asked_tokens": clamp.asked_tokens, "given_tokens": clamp.given_tokens}
+        log.warning("work room raised to its floor", extra=figures)
     Reaper(own.store, own.dispatch, own.settings.sweep_seconds).start()
 
 

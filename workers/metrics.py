@@ -67,6 +67,18 @@ FAMILIES = (
         counters={state: state for state in ENDS},
     ),
     Family(name="sessionlib_rotations_total", kind="counter", help="Rotations adopted.", counters={"": "rotations"}),
+    Family(
+        name="sessionlib_resets_total",
+        kind="counter",
+        help="Of the rotations: fresh windows of the policy work_room.",
+        counters={"": "resets"},
+    ),
+    Family(
+        name="sessionlib_brakes_total",
+        kind="counter",
+        help="Sessions braked, since fresh windows brought nothing.",
+        counters={"": "brakes"},
+    ),
 )
 
 

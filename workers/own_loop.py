@@ -22,6 +22,7 @@ from sessionlib.providers.wire_names import from_wire
 from sessionlib.running import Engine, Held, TurnRun, new_token, unobserved
 from sessionlib.steps import Effect, EffectResult, ModelCall, ToolOutput, ToolRun, model_step
 from sessionlib.stores.contract import Grant, Lane
+from sessionlib.tools.declaration import ToolResult
 from sessionlib.turn import play_round
 from workers.dispatch import send_hints
 
@@ -85,7 +86,7 @@ class OwnTurn:
         return wire_messages(request.instructions, request.entries)
 
     def tools(self) -> list[dict[str, Any]]:
-        """The agent's tools as chat declarations, the private history tool included: `commit` answers its calls."""
+        """The agent's tools as chat declarations, the private ones included: `commit` answers its calls."""
         return [wire_tool(tool) for tool in self._request().tools]
 
     @property
@@ -103,10 +104,14 @@ class OwnTurn:
         self._run.save(self._model_step(), ModelReply(text=text, calls=_named(calls)))
 
     def commit(
-        self, text: str = "", calls: Sequence[CallRequest] = (), results: Mapping[str, str] | None = None
+        self,
+        text: str = "",
+        calls: Sequence[CallRequest] = (),
+        results: Mapping[str, str | ToolResult] | None = None,
     ) -> bool:
         """Record a round: the model's text and calls, and the calls' results by id. Without calls it is the answer.
 
+        A result is text, or a ToolResult with images and files beside it.
         Calls of private tools are answered here; a call without a result stays open, and ends the turn. Whether the
         turn is answered now. Raises InvalidInput for a result without its call and for what is no text, LeaseLost if
         the lane was lost.
@@ -114,7 +119,8 @@ class OwnTurn:
         if not self.is_open:
             raise InvalidInput("turn", self.turn_id, "is answered; take another")
         results = dict(results or {})
-        _require_texts({"text": text, **{f"result of {call_id}": result for call_id, result in results.items()}})
+        outputs = {call_id: _output(call_id, result) for call_id, result in results.items()}
+        _require_texts({"text": text})
         reply = self.saved_reply or ModelReply(text=text, calls=_named(calls))
         for call_id in results.keys() - {call.call_id for call in reply.calls}:
             raise InvalidInput("results", call_id, "must be for a call of this round")
@@ -122,7 +128,7 @@ class OwnTurn:
         for call in reply.calls:
             if call.name in known and call.call_id not in results:
                 raise InvalidInput("results", call.call_id, f"must be given for every call of {call.name}, or for none")
-        outcome, committed = self._run.play(self._performer(reply, results), known)
+        outcome, committed = self._run.play(self._performer(reply, outputs), known)
         if outcome.answer is not None:
             self._leave()
         send_hints(self._connection.dispatch, self._grant.session_id, committed)
@@ -159,8 +165,8 @@ class OwnTurn:
     def _model_step(self) -> str:
         return model_step(self._run.view().round)
 
-    def _performer(self, reply: ModelReply, results: Mapping[str, str]) -> Callable[[Effect], EffectResult]:
-        in_order = (results[call.call_id] for call in reply.calls if call.call_id in results)
+    def _performer(self, reply: ModelReply, outputs: Mapping[str, ToolOutput]) -> Callable[[Effect], EffectResult]:
+        in_order = (outputs[call.call_id] for call in reply.calls if call.call_id in outputs)
 
         def perform(effect: Effect) -> EffectResult:
             if isinstance(effect, ModelCall):
@@ -168,7 +174,7 @@ class OwnTurn:
             assert isinstance(effect, ToolRun)
             if self._run.is_private(effect.call.name):
                 return self._run.run_private(effect.call)
-            return ToolOutput(next(in_order))  # by order: a call id that was used before is recorded under another
+            return next(in_order)  # by order: a call id that was used before is recorded under another
 
         return perform
 
@@ -176,6 +182,15 @@ class OwnTurn:
 def _named(calls: Sequence[CallRequest]) -> tuple[CallRequest, ...]:
     """Calls with our names for the tools, where the model used those that it was given."""
     return tuple(CallRequest(call_id=c.call_id, name=from_wire(c.name), arguments=c.arguments) for c in calls)
+
+
+def _output(call_id: str, result: object) -> ToolOutput:
+    """A result as a step has it. Raises InvalidInput."""
+    if isinstance(result, ToolResult):
+        return ToolOutput(result.text, media=result.media)
+    if not isinstance(result, str):
+        raise InvalidInput(f"result of {call_id}", result, "must be a string or a ToolResult")
+    return ToolOutput(result)
 
 
 def _require_texts(values: Mapping[str, object]) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 
 from sessionlib.catalog import Catalog
 from sessionlib.leases import Leases
-from sessionlib.running import Engine, Observe
+from sessionlib.running import Engine, Observe, Streams
 from sessionlib.stores.contract import SessionStore
 from workers.app import app
 from workers.dispatch import CeleryDispatch, Dispatch, send_hints
@@ -30,10 +30,12 @@ class Parts:
     dispatch: Dispatch
     leases: Leases
     snapshots: SnapshotCache
+    streams: Streams = field(default_factory=Streams)
 
     def engine(self, observe: Observe) -> Engine:
         """The flows of `sessionlib.running` with these parts; *observe* hears of their phases."""
-        return Engine(self.store, self.catalog, self.leases.hold, observe, partial(send_hints, self.dispatch))
+        announce = partial(send_hints, self.dispatch)
+        return Engine(self.store, self.catalog, self.leases.hold, observe, announce, self.streams)
 
 
 def parts() -> Parts:
@@ -53,6 +55,7 @@ def _build() -> Parts:
         dispatch=CeleryDispatch(app),
         leases=Leases(store),
         snapshots=SnapshotCache(),
+        streams=Streams(settings.stream_milliseconds),
     )
 
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sessionlib.errors import StoreCorrupt, UnknownSession
 from sessionlib.ids import require_id
-from sessionlib.stores.contract import Chunk, Event, Handle, SessionView, Snapshot, TurnView
+from sessionlib.stores import checks
+from sessionlib.stores.contract import (
+    Chunk,
+    ChunkRef,
+    Event,
+    Handle,
+    PostingsRef,
+    SessionView,
+    Snapshot,
+    TurnView,
+)
 from workers import wire
 from workers.connection import store_errors
 from workers.scripted import ScriptedStore
@@ -43,15 +53,16 @@ class StoreReads(ScriptedStore):
 
     def events(self, session_id: str, turn_id: str, after: str = "", limit: int = 1_000) -> Sequence[Event]:
         require_id("session_id", session_id)
-        return self._stream(self.keys.events(session_id, require_id("turn_id", turn_id)), after, limit)
+        require_id("turn_id", turn_id)
+        self._check_once()
+        keys = [self.keys.events(session_id, turn_id), self.keys.deltas(session_id, turn_id)]
+        return wire.read_turn_events(self.scripts.run("events", keys, _after(after), limit), limit)
 
     def audit(self, session_id: str, after: str = "", limit: int = 1_000) -> Sequence[Event]:
-        return self._stream(self.keys.own("audit", require_id("session_id", session_id)), after, limit)
-
-    def _stream(self, key: str, after: str, limit: int) -> Sequence[Event]:
+        key = self.keys.own("audit", require_id("session_id", session_id))
         self._check_once()
         with store_errors():
-            return wire.read_events(self.client.xrange(key, min=f"({after}" if after else "-", count=limit))
+            return wire.read_events(self.client.xrange(key, min=_after(after), count=limit))
 
     def sessions(self, partition: int, cursor: str = "", limit: int = 100) -> tuple[Sequence[str], str]:
         """Ids in the order of their bytes; the cursor is the last id of a page."""
@@ -74,6 +85,27 @@ class StoreReads(ScriptedStore):
         chunks = [wire.read_chunk(raw) for raw in (*inside, *beyond)]
         return [chunk for chunk in chunks if chunk.last_seq >= first_seq and chunk.first_seq <= last_seq]
 
+    def archive_index(self, session_id: str, limit: int = 1_000) -> Sequence[ChunkRef]:
+        checks.check_count("limit", limit)
+        return [wire.read_chunk_ref(raw) for raw in reversed(self._run("archive_index", session_id, limit))]
+
+    def postings_index(self, session_id: str) -> Sequence[PostingsRef]:
+        return [wire.read_postings_ref(raw) for raw in self._run("postings_index", session_id)]
+
+    def postings(self, session_id: str, wanted: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        checks.check_wanted(wanted)
+        parts: list[bytes] = self._run("postings", session_id, *(f"{last_seq}:{part}" for last_seq, part in wanted))
+        return parts
+
+    def notes(self, session_id: str) -> Mapping[str, int]:
+        flat = self._run("notes", session_id)
+        return dict(sorted((name.decode(), int(size)) for name, size in zip(flat[::2], flat[1::2], strict=True)))
+
+    def note(self, session_id: str, name: str) -> str | None:
+        checks.check_note_name(name)
+        text = self._run("note", session_id, name)
+        return None if text is None else str(text.decode())
+
     def counters(self, partition: int) -> dict[str, int]:
         """Figures of a partition: `unfinished` turns, `sessions`, turns by end state, `rotations`, `fill:<tenths>`.
 
@@ -83,3 +115,8 @@ class StoreReads(ScriptedStore):
         with store_errors():
             counted = self.client.hgetall(self.keys.shared("counters", partition))
         return {name.decode(): int(value) for name, value in counted.items()}
+
+
+def _after(event_id: str) -> str:
+    """From where on a stream is read."""
+    return f"({event_id}" if event_id else "-"

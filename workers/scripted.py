@@ -80,6 +80,16 @@ class ScriptedStore:
             raise LeaseLost(grant.session_id, grant.lane)
         return reply
 
+    def _hold_each(self, calls: Sequence[tuple[Any, ...]]) -> Sequence[bool]:
+        """Run what holders of lanes ask for, each a script, its grant and its arguments, all sent at once; whether each
+        holds its lane."""
+        self._check_once()
+        keyed = [
+            (name, self.keys.of_session(grant.session_id), (grant.lane, grant.token, grant.work_id, *args))
+            for name, grant, *args in calls
+        ]
+        return [reply[0] != LEASE_LOST for reply in self.scripts.run_each(keyed)]
+
     def _check_once(self) -> None:
         if not self._is_checked:
             self.check()

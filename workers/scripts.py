@@ -17,7 +17,7 @@ from sessionlib.stores.contract import Limits
 from workers.connection import Client, store_errors
 
 DIRECTORY = Path(__file__).parent / "lua"
-LIBRARIES = ("_lib", "_capturing", "_turns", "_rotations", "_jobs", "_begin")
+LIBRARIES = ("_lib", "_capturing", "_turns", "_rotations", "_rooms", "_notes", "_jobs", "_begin")
 """What scripts may use, in this order: each uses those before it."""
 NO_FLAGS_ERROR = "near '#'"
 """What a server answers that does not know script flags: fakeredis, whose Lua cannot read the `#!lua` line."""
@@ -31,6 +31,8 @@ WORD = re.compile(r"\w+")
 Argument = str | bytes | int | float
 Call = tuple[str, Sequence[Argument]]
 """A script by its name, and its arguments."""
+KeyedCall = tuple[str, Sequence[str], Sequence[Argument]]
+"""The same with the keys that it is on."""
 
 
 class Scripts:
@@ -55,14 +57,31 @@ class Scripts:
         Raises StoreUnavailable or StoreFull.
         """
         with store_errors():
-            replies = self._exchanged(calls, keys)
-            if not replies or any(isinstance(reply, NoScriptError) for reply in replies):
-                replies = [self._asked(name, keys, args) for name, args in calls]
-            if isinstance(replies[-1], ResponseError):
-                raise replies[-1]
-            return replies[-1]
+            last = self._replies([(name, keys, args) for name, args in calls])[-1]
+            if isinstance(last, ResponseError):
+                raise last
+            return last
 
-    def _exchanged(self, calls: Sequence[Call], keys: Sequence[str]) -> list[Any]:
+    def run_each(self, calls: Sequence[KeyedCall]) -> Sequence[Any]:
+        """The replies of *calls*: sent at once and run in order, each on keys of its own.
+
+        Raises StoreUnavailable or StoreFull, or what one of the scripts ended with: the others were run all the same.
+        """
+        with store_errors():
+            replies = self._replies(calls)
+            for reply in replies:
+                if isinstance(reply, ResponseError):
+                    raise reply
+            return replies
+
+    def _replies(self, calls: Sequence[KeyedCall]) -> list[Any]:
+        """What the server replies to *calls*, errors among it. A server that lost its scripts is sent them again."""
+        replies = self._exchanged(calls)
+        if not replies or any(isinstance(reply, NoScriptError) for reply in replies):
+            replies = [self._asked(name, keys, args) for name, keys, args in calls]
+        return replies
+
+    def _exchanged(self, calls: Sequence[KeyedCall]) -> list[Any]:
         """What the server replies to *calls*, errors among it, over one connection; nothing with a cluster's client,
         which has no single pool.
 
@@ -71,7 +90,7 @@ class Scripts:
         """
         if not isinstance(self._client, redis.Redis):
             return []
-        commands = [("EVALSHA", self._scripts[name].sha, len(keys), *keys, *args) for name, args in calls]
+        commands = [("EVALSHA", self._scripts[name].sha, len(keys), *keys, *args) for name, keys, args in calls]
         pool = self._client.connection_pool
         connection = pool.get_connection()
         try:

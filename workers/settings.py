@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sessionlib.catalog import Catalog, load_catalog
+from sessionlib.deltas import STREAM_MILLISECONDS
 from sessionlib.errors import InvalidInput
 from sessionlib.ids import require_id
 from workers.transport import broker_url_for
@@ -70,6 +71,9 @@ class Settings(BaseSettings):
     rotations_concurrency: Count = Field(
         default_factory=lambda: max(1, (os.cpu_count() or 1) - 1),
         description="Rotations in flight per background worker (processes). Not set: one less than there are cores.",
+    )
+    stream_milliseconds: Annotated[float, Field(ge=0)] = Field(
+        STREAM_MILLISECONDS, description="Pause between two pieces of a streamed answer; the first is sent at once."
     )
     grace_seconds: Seconds = Field(20.0, description="Time that a worker has to finish after SIGTERM.")
     store_connections: Count = Field(64, description="Connections to the store per process, at most.")

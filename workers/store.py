@@ -13,6 +13,7 @@ from sessionlib.steps import EffectResult
 from sessionlib.stores import checks
 from sessionlib.stores.contract import (
     JOB_LANES,
+    THREAD_HINT,
     Adopted,
     Adoption,
     AgentRef,
@@ -20,6 +21,7 @@ from sessionlib.stores.contract import (
     DueItem,
     DueKind,
     Grant,
+    Handle,
     Lane,
     Limits,
     Opened,
@@ -102,6 +104,7 @@ class RedisStore(StoreReads, StoreJobs):
             wire.seconds(request.timeout_seconds),
             wire.seconds(request.open_calls_seconds),
             "1" if request.is_own else "",
+            "1" if request.is_streamed else "",
         )
         if code == TurnConflict.code.encode():
             raise TurnConflict(request.session_id, request.turn_id)
@@ -126,23 +129,25 @@ class RedisStore(StoreReads, StoreJobs):
             return Refusal(reply[0].decode())
         return wire.read_grant(session_id, lane, reply, known)
 
-    def save_step(self, grant: Grant, position: int, name: str, result: EffectResult) -> int:
-        return int(self._held("save_step", grant, position, wire.step(name, result))[0])
+    def save_step(
+        self, grant: Grant, position: int, name: str, result: EffectResult, handle: Handle | None = None
+    ) -> int:
+        checks.check_step(grant, handle)
+        return int(self._held("save_step", grant, position, wire.step(name, result), wire.handle_line(handle))[0])
 
     def renew(self, grant: Grant) -> None:
         self._held("renew", grant)
 
     def emit(self, grant: Grant, kind: str, data: dict[str, Any]) -> None:
-        checks.check_data("data", data)
-        if grant.lane is not Lane.TURN:
-            raise InvalidInput("lane", grant.lane, "must be the turn lane: no other has an event stream")
-        self._held("emit", grant, kind, wire.json_text(data))
+        self._held(*_emission(grant, kind, data))
+
+    def emit_all(self, events: Sequence[tuple[Grant, str, dict[str, Any]]]) -> Sequence[bool]:
+        return self._hold_each([_emission(*event) for event in events])
 
     def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
         checks.check_commit(commit)
-        handle, answer = commit.handle, commit.answer
+        answer, step = commit.answer, commit.last_step
         calls = answer.open_calls if answer else ()
-        step = commit.last_step
         epoch, layout_token, next_turn, rotation, disposal = self._held(
             "commit",
             grant,
@@ -155,8 +160,8 @@ class RedisStore(StoreReads, StoreJobs):
             repr(commit.calibration),
             commit.line_tokens,
             encode(commit.trim),
-            json.dumps(handle.handle) if handle else "",
-            encode(handle) if handle else "",
+            encode(commit.room),
+            *wire.handle_arguments(commit.handle),
             wire.json_text(plain(answer)) if answer else "",
             wire.lines(calls),
             wire.call_ids(call.call_id for call in calls),
@@ -164,7 +169,7 @@ class RedisStore(StoreReads, StoreJobs):
                 wire.element(entry, tokens, commit.commit_token)
                 for entry, tokens in zip(commit.entries, commit.sizes, strict=True)
             ),
-            before=("save_step", (step.position, wire.step(step.name, step.result))) if step else None,
+            before=("save_step", wire.step_arguments(step)) if step else None,
         )
         return Committed(
             epoch=int(epoch),
@@ -190,6 +195,8 @@ class RedisStore(StoreReads, StoreJobs):
             adoption.chunk,
             adoption.line_tokens,
             wire.json_text(adoption.figures),
+            encode(adoption.room),
+            *wire.postings_arguments(adoption),
         )
         return Adopted(
             is_adopted=is_adopted == 1,
@@ -220,6 +227,17 @@ class RedisStore(StoreReads, StoreJobs):
     def cancel_rotation(self, session_id: str) -> bool:
         return bool(self._known("cancel_rotation", session_id))
 
+    def write_note(self, grant: Grant, name: str, text: str, *, key: str, append: bool = False) -> int:
+        checks.check_note(grant, name, text, key)
+        is_hint = "1" if name == THREAD_HINT else ""
+        size, limit = self._held("write_note", grant, name, text, key, "1" if append else "", is_hint)
+        if limit:
+            raise checks.note_refusal(limit.decode(), self.limits, size)
+        return int(size)
+
+    def lift_brake(self, session_id: str) -> bool:
+        return bool(self._known("lift_brake", session_id))
+
     def close(self, session_id: str, *, now: bool = False) -> None:
         self._known("close", session_id, "1" if now else "")
 
@@ -237,3 +255,10 @@ class RedisStore(StoreReads, StoreJobs):
 
     def disposed(self, session_id: str, handle: str) -> None:
         self._run("disposed", session_id, json.dumps(handle))
+
+
+def _emission(grant: Grant, kind: str, data: dict[str, Any]) -> tuple[str, Grant, str, str]:
+    checks.check_data("data", data)
+    if grant.lane is not Lane.TURN:
+        raise InvalidInput("lane", grant.lane, "must be the turn lane: no other has an event stream")
+    return "emit", grant, kind, wire.json_text(data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sessionlib.codec import decode, decode_step, encode, restore
@@ -16,16 +17,17 @@ from sessionlib.layout import Carried, Layout, Record
 from sessionlib.providers.contract import CallRequest
 from sessionlib.stores.contract import (
     JOB_LANES,
+    Adoption,
     AgentRef,
     Answer,
     Chunk,
+    ChunkRef,
     Event,
     Grant,
     Handle,
-    JobState,
-    JobView,
-    JournalEntry,
     Lane,
+    PostingsRef,
+    Room,
     SessionState,
     SessionView,
     Snapshot,
@@ -33,6 +35,7 @@ from sessionlib.stores.contract import (
     TurnInput,
     TurnState,
     TurnView,
+    UnsavedStep,
 )
 from sessionlib.transcript import Transcript
 
@@ -83,6 +86,30 @@ def step(name: str, result: object) -> str:
     return f"{json.dumps(name)}\n{encode(result)}"
 
 
+def step_arguments(unsaved: UnsavedStep) -> tuple[int, str, str]:
+    """Position, step and handle, as the script takes them."""
+    return unsaved.position, step(unsaved.name, unsaved.result), handle_line(unsaved.handle)
+
+
+def handle_arguments(handle: Handle | None) -> tuple[str, str, str]:
+    """Name, handle, and the parent's name, all JSON, so that none holds a tab or a line's end; "" for none."""
+    if handle is None:
+        return "", "", ""
+    return json.dumps(handle.handle), encode(handle), json.dumps(handle.parent) if handle.parent else ""
+
+
+def handle_line(handle: Handle | None) -> str:
+    return "\t".join(handle_arguments(handle)) if handle else ""
+
+
+def postings_arguments(adoption: Adoption) -> tuple[str | int | bytes, ...]:
+    """Where the postings begin ("" without any), their level, how many they take the place of, their parts."""
+    postings = adoption.postings
+    if postings is None:
+        return "", "", 0
+    return postings.first_seq, postings.level, adoption.merged_count, *postings.parts
+
+
 def known_arguments(session_id: str, known: Snapshot | None) -> tuple[str, int, int, str]:
     """What a worker has already: layout token, first and next sequence number (0: none), token of the last entry."""
     if known is None or known.session_id != session_id:
@@ -108,6 +135,7 @@ def read_snapshot(session_id: str, head: Fields, parts: Sequence[Any], known: Sn
         calibration=float(head["calibration"]),
         trim=_trim(head),
         handle=decode(Handle, head["handle"]) if head.get("handle") else None,
+        room=_room(head),
         open_calls=read_calls(head.get("open_calls", "")),
         abandoned=head.get("abandoned", ""),
         sized_from_seq=int(head["sized_from_seq" if head.get("sized_by") == head["agent_digest"] else "next_seq"]),
@@ -143,6 +171,10 @@ def _trim(head: Fields) -> Trim:
     return decode(Trim, head["trim"]) if head.get("trim") else Trim()
 
 
+def _room(head: Fields) -> Room:
+    return decode(Room, head["room"]) if head.get("room") else Room()
+
+
 def read_grant(session_id: str, lane: Lane, reply: Sequence[Any], known: Snapshot | None) -> Grant:
     _, now, parts, steps, work_flat = reply
     head = fields_of(parts[0])
@@ -159,19 +191,20 @@ def read_grant(session_id: str, lane: Lane, reply: Sequence[Any], known: Snapsho
         attempt=int(work[f"{prefix}attempts"]),
         snapshot=read_snapshot(session_id, head, parts[1:], known),
         steps=tuple(_read_step(raw) for raw in steps),
-        step_base=_count(work, f"{prefix}step_base"),
+        step_base=count(work, f"{prefix}step_base"),
         input=decode(TurnInput, work["input"]) if lane is Lane.TURN else None,
-        first_round=_count(work, "rounds"),
-        input_seq=_count(work, "input_seq"),
-        boundary_seq=_count(work, "rotation:boundary"),
+        first_round=count(work, "rounds"),
+        input_seq=count(work, "input_seq"),
+        boundary_seq=count(work, "rotation:boundary"),
         reason=work.get(f"{prefix}reason", ""),
         request=work.get("request", ""),
-        first_seq=_count(span, "first_seq"),
-        last_seq=_count(span, "last_seq"),
+        first_seq=count(span, "first_seq"),
+        last_seq=count(span, "last_seq"),
+        is_streamed=lane is Lane.TURN and work.get("is_streamed") == "1",
     )
 
 
-def _count(fields: Fields, name: str) -> int:
+def count(fields: Fields, name: str) -> int:
     """A number that a hash has, or 0: scripts clear a field with ""."""
     return int(fields.get(name) or 0)
 
@@ -190,57 +223,13 @@ def read_turn(turn_id: str, turn: Fields) -> TurnView:
         error_code=turn.get("error_code", ""),
         error=turn.get("error", ""),
         rotations=tuple(json.loads(turn.get("rotations") or "[]")),
-        attempt=_count(turn, "attempts"),
-        round_count=_count(turn, "rounds"),
-        first_seq=_count(turn, "first_seq"),
-        last_seq=_count(turn, "last_seq"),
+        attempt=count(turn, "attempts"),
+        round_count=count(turn, "rounds"),
+        first_seq=count(turn, "first_seq"),
+        last_seq=count(turn, "last_seq"),
         submitted_at=float(turn["submitted"]),
         finished_at=float(turn.get("finished", 0.0)),
     )
-
-
-def read_job(lane: Lane, job_id: str, flat: Sequence[bytes]) -> JobView | None:
-    job = fields_of(flat)
-    if not job:
-        return None
-    return JobView(
-        job_id=job_id,
-        lane=lane,
-        state=JobState(job["state"]),
-        first_seq=int(job["first_seq"]),
-        last_seq=int(job["last_seq"]),
-        result=job.get("result", ""),
-        error_code=job.get("error_code", ""),
-        error=job.get("error", ""),
-        attempt=_count(job, "attempts"),
-        submitted_at=float(job["submitted"]),
-        finished_at=float(job.get("finished", 0.0)),
-    )
-
-
-def digest(entry: JournalEntry) -> str:
-    """A digest as it lies in a journal, under its name: the text last, which may have lines."""
-    head = f"{entry.first_seq}\n{entry.last_seq}\n{seconds(entry.at)}\n{json_text(entry.figures)}"
-    return f"{head}\n{entry.text}"
-
-
-def read_digest(session_id: str, digest_id: str, raw: bytes, *, is_published: bool) -> JournalEntry:
-    first_seq, last_seq, at, figures, text = raw.decode().split("\n", 4)
-    return JournalEntry(
-        session_id=session_id,
-        digest_id=digest_id,
-        first_seq=int(first_seq),
-        last_seq=int(last_seq),
-        text=text,
-        at=float(at),
-        is_published=is_published,
-        figures=json.loads(figures),
-    )
-
-
-def oldest_first(flat: Sequence[bytes]) -> list[tuple[str, bytes]]:
-    """Names and digests as scripts return them: newest first."""
-    return [(name.decode(), raw) for name, raw in zip(flat[-2::-2], flat[-1::-2], strict=True)]
 
 
 def read_view(session_id: str, reply: Sequence[Any]) -> SessionView:
@@ -265,7 +254,8 @@ def read_view(session_id: str, reply: Sequence[Any]) -> SessionView:
         open_calls=read_calls(head.get("open_calls", "")),
         created_at=float(head["created"]),
         updated_at=float(head["updated"]),
-        archived_bytes=_count(head, "archived_bytes"),
+        archived_bytes=count(head, "archived_bytes"),
+        room=_room(head),
     )
 
 
@@ -277,9 +267,24 @@ def _rotation_state(head: Fields, now: float) -> str:
 
 
 def read_handles(head: Fields) -> tuple[Handle, ...]:
-    """Handles that wait for no turn, oldest first."""
+    """Handles that wait for no turn, oldest first, each with the parent at which its disposal stops."""
     parts = [line.split("\t") for line in head.get("disposals", "").split("\n") if line]
-    return tuple(decode(Handle, text) for waits_for, _, text in parts if not waits_for)
+    return tuple(
+        replace(decode(Handle, text), parent=json.loads(parent[0]) if parent and parent[0] else "")
+        for waits_for, _, text, *parent in parts
+        if not waits_for
+    )
+
+
+def read_turn_events(streams: Sequence[Sequence[tuple[bytes, Sequence[bytes]]]], limit: int) -> list[Event]:
+    """The first *limit* entries of several streams in the order of their ids, as a script returns them."""
+    entries = [(event_id, dict(zip(flat[::2], flat[1::2], strict=True))) for part in streams for event_id, flat in part]
+    return read_events(sorted(entries, key=lambda entry: _event_number(entry[0]))[:limit])
+
+
+def _event_number(event_id: bytes) -> tuple[int, int]:
+    milliseconds, _, count = event_id.partition(b"-")
+    return int(milliseconds), int(count)
 
 
 def read_events(stream: Iterable[tuple[bytes, Mapping[bytes, bytes]]]) -> list[Event]:
@@ -293,6 +298,16 @@ def read_events(stream: Iterable[tuple[bytes, Mapping[bytes, bytes]]]) -> list[E
         )
         for event_id, fields in stream
     ]
+
+
+def read_chunk_ref(raw: bytes) -> ChunkRef:
+    first_seq, last_seq, epoch = map(int, raw.split(b"\n"))
+    return ChunkRef(first_seq=first_seq, last_seq=last_seq, epoch=epoch)
+
+
+def read_postings_ref(raw: bytes) -> PostingsRef:
+    first_seq, last_seq, level, part_count = map(int, raw.split(b" "))
+    return PostingsRef(first_seq=first_seq, last_seq=last_seq, level=level, part_count=part_count)
 
 
 def read_chunk(raw: bytes) -> Chunk:

@@ -71,7 +71,9 @@ def cut_record(record: Record, text_tokens: int, seeded_tokens: int, plan: Rotat
     """
     while text := newest_text(record.text, text_tokens, plan.counter):
         span = record.first_seq, record.last_seq
-        tokens = make_record(plan.counter, text, *span, show_span=plan.show_span, tier=record.tier).tokens
+        tokens = make_record(
+            plan.counter, text, *span, show_span=plan.show_span, kind=record.kind, tier=record.tier
+        ).tokens
         if tokens <= seeded_tokens:
             values = unsupported_in(text, record.unsupported_values)
             return replace(record, text=text, tokens=tokens, unsupported_values=values)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from sessionlib.errors import InvalidInput
-from sessionlib.layout import Layout, Method
+from sessionlib.layout import Carried, Layout, Method
 from sessionlib.summaries.contract import ConsolidationRequest
 from sessionlib.tokens import Counter
 from sessionlib.window import Budgets, Room
@@ -52,6 +52,20 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What a fresh window is told of the one before it, where a policy begins fresh windows."""
+
+    previous_window: int = 1
+    """Windows are counted from 1."""
+    hint: str = ""
+    """The thread hint that the model left; "" if it left none."""
+    trail: str = ""
+    """The user's last message, unless it is carried along; "" if there is none."""
+    carried: Carried | None = None
+    """The running turn's input, as the store will carry it along."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RotationPlan:
     """What a policy decides from. `layout.live` ends at the rotation's boundary and at no open call."""
 
@@ -61,6 +75,7 @@ class RotationPlan:
     show_span: bool
     """Whether a seeded record names its entries (the agent has the history tool)."""
     origin: Origin = Origin.ESTIMATED
+    opening: Opening = Opening()
 
     def __post_init__(self) -> None:
         if not isinstance(self.origin, Origin):
@@ -107,8 +122,11 @@ class Policy(Protocol):
     @property
     def kind(self) -> str: ...
 
-    def budgets(self, room: Room, counter: Counter, *, show_span: bool) -> Budgets:
-        """The figures of this policy for a window. Raises CannotConverge if a rotated layout would rotate again."""
+    def budgets(self, room: Room, counter: Counter, *, show_span: bool, ledger_tokens: int = 0) -> Budgets:
+        """The figures of this policy for a window, with *ledger_tokens* kept free for the ledger.
+
+        Raises CannotConverge if a rotated layout would rotate again.
+        """
         ...
 
     def accepted_ratio(self, request: ConsolidationRequest, plan: RotationPlan) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -31,13 +31,14 @@ class Shares:
 
     tail_tokens: int
     record_tokens: int
-    """All records as they are seeded."""
+    """All records as they are seeded, but for the ledger."""
     tier_tokens: tuple[int, ...] = ()
+    ledger_tokens: int = 0
 
     @property
     def rotated_tokens(self) -> int:
         """The bound: what a layout holds at most when a rotation has just been adopted."""
-        return self.tail_tokens + self.record_tokens
+        return self.tail_tokens + self.record_tokens + self.ledger_tokens
 
 
 class AgeingFigures(BaseModel):
@@ -58,11 +59,12 @@ class AgeingFigures(BaseModel):
         """What a rotation leaves of an effective window, with *framing* tokens around each record."""
         raise NotImplementedError
 
-    def budgets(self, room: Room, counter: Counter, *, show_span: bool) -> Budgets:
+    def budgets(self, room: Room, counter: Counter, *, show_span: bool, ledger_tokens: int = 0) -> Budgets:
         """The figures for a window. Raises CannotConverge if a rotated layout could rotate again at once."""
         framing = framing_tokens(counter, show_span=show_span)
         effective_tokens = max(0, room.effective_tokens)
-        shares, line_tokens = self.shares(effective_tokens, framing), self._line(room, effective_tokens)
+        shares = replace(self.shares(effective_tokens, framing), ledger_tokens=ledger_tokens)
+        line_tokens = self._line(room, effective_tokens)
         if shares.rotated_tokens > self._landing(line_tokens):
             raise self._refusal(room, shares, line_tokens, framing)
         return Budgets(
@@ -72,10 +74,11 @@ class AgeingFigures(BaseModel):
             limit_tokens=room.limit_tokens,
             trim_tokens=math.floor(room.limit_tokens * TRIM_FRACTION),
             tail_tokens=shares.tail_tokens,
-            stretched_tail_tokens=self._landing(line_tokens) - shares.record_tokens,
+            stretched_tail_tokens=self._landing(line_tokens) - shares.record_tokens - ledger_tokens,
             record_tokens=shares.record_tokens,
             result_cap_tokens=room.effective_tokens // RESULT_CAP_DIVISOR,
             tier_tokens=shares.tier_tokens,
+            ledger_tokens=ledger_tokens,
         )
 
     def _line(self, room: Room, effective_tokens: int) -> int:
@@ -93,14 +96,17 @@ class AgeingFigures(BaseModel):
     def _refusal(self, room: Room, shares: Shares, line_tokens: int, framing: int) -> CannotConverge:
         def converges(effective_tokens: int) -> bool:
             landing_tokens = self._landing(self._line(room, effective_tokens))
-            return self.shares(effective_tokens, framing).rotated_tokens <= landing_tokens
+            leaves_tokens = self.shares(effective_tokens, framing).rotated_tokens + shares.ledger_tokens
+            return leaves_tokens <= landing_tokens
 
         smallest = first_true(converges, LARGEST_WINDOW_TOKENS)
         tiers = f" (tiers of {sum(shares.tier_tokens)}, and framing)" if shares.tier_tokens else ""
+        ledger = f", with a ledger of {shares.ledger_tokens}," if shares.ledger_tokens else ""
         return CannotConverge(
             room.window_tokens,
             min(smallest + room.fixed_tokens, LARGEST_WINDOW_TOKENS),
-            f"tail of {shares.tail_tokens} and records of {shares.record_tokens} make {shares.rotated_tokens}{tiers};"
+            f"tail of {shares.tail_tokens} and records of {shares.record_tokens}{ledger} make "
+            f"{shares.rotated_tokens}{tiers};"
             f" below a line of {line_tokens} a rotated layout may have {self._landing(line_tokens)}",
         )
 

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
+from sessionlib.arguments import arguments_object
 from sessionlib.entries import Entry, EntryKind, encodable
+from sessionlib.providers import messages_stream
 from sessionlib.providers.api import ApiProvider
-from sessionlib.providers.contract import ModelReply, ModelRequest, ToolDeclaration
+from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, ToolDeclaration
+from sessionlib.providers.wire_media import message_blocks
 from sessionlib.providers.wire_names import id_to_wire, to_wire
 from sessionlib.providers.wire_values import (
-    arguments_text,
     count,
     encoded,
+    opaque_items,
+    opaque_object,
     own_parameters,
     parsed_calls,
     part,
@@ -52,9 +56,6 @@ the older `budget_tokens`; agents of models that want it set it as a parameter."
 BREAKPOINT = MappingProxyType({"type": "ephemeral"})
 """Marks the end of what the provider shall cache; a request may have four (API guide, prompt caching)."""
 
-UNPARSED_ARGUMENTS = "INVALID_JSON"
-"""The key under which arguments that are no JSON object are sent back (API guide, fine-grained tool streaming)."""
-
 OPENING = "(The conversation goes on with what the assistant said.)"
 """Sent first where history begins with the assistant, since the first message must be the user's."""
 
@@ -63,6 +64,9 @@ BLANK = "(blank)"
 
 REFUSED = "(The provider refused to answer.)"
 """The text of a refusal that explains nothing."""
+
+THINKING = frozenset({"thinking", "redacted_thinking"})
+"""Blocks of reasoning: signed, to be sent back as they are (API guide, extended thinking)."""
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,256}")
 _CUT_SHORT = frozenset({"max_tokens", "model_context_window_exceeded"})
@@ -73,6 +77,8 @@ class Anthropic(ApiProvider):
 
     efforts = EFFORTS
     path = "v1/messages"
+    streaming = messages_stream.ASKING
+    models_path = "v1/models"
     headers = MappingProxyType({"Anthropic-Version": API_VERSION})
 
     @staticmethod
@@ -88,19 +94,25 @@ class Anthropic(ApiProvider):
         """What was answered. Raises ProviderRejected and ProviderUnavailable."""
         return parsed_reply(answer, idempotency_key)
 
+    def assembled(self, events: Iterable[Any], on_delta: OnDelta) -> Any:
+        """The plain answer that a stream comes to. Raises ProviderRejected and ProviderUnavailable."""
+        return messages_stream.assembled(events, on_delta)
+
 
 def serialised(request: ModelRequest) -> bytes:
     """The request's body. Raises ProviderRejected for parameters that are not the agent's to set, or not JSON."""
     parameters = own_parameters(request.parameters, OWN_FIELDS)
     thinking = parameters.get("thinking")
     budget_tokens = count(part(thinking, "budget_tokens")) or 0
-    messages = wire_messages(request.entries)
+    messages = wire_messages(request.entries, with_thinking=part(thinking, "type") != "disabled")
+    if part(thinking, "type") == "enabled" and _answers_calls_without_thinking(messages):
+        # The API wants the thinking that came before the calls back (API guide, thinking), and a model before this one
+        # had it, or a boundary took it.
+        del parameters["thinking"]
+        messages = wire_messages(request.entries, with_thinking=False)
     tools = [wire_tool(tool) for tool in request.tools]
     system = [{"type": "text", "text": request.instructions}] if request.instructions.strip() else []
     _set_breakpoints(tools, system, messages, _record_count(request.entries))
-    if part(thinking, "type") == "enabled" and _answers_calls(messages):
-        # The API wants the thinking that came before the calls back, and history has none of it (API guide, thinking).
-        del parameters["thinking"]
     body: dict[str, Any] = {"model": request.model, "max_tokens": DEFAULT_MAX_TOKENS + budget_tokens, **parameters}
     if tools:
         body["tools"] = tools
@@ -114,16 +126,22 @@ def wire_tool(tool: ToolDeclaration) -> dict[str, Any]:
     return {"name": to_wire(tool.name), "description": tool.description, "input_schema": dict(tool.parameters)}
 
 
-def wire_messages(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def wire_messages(entries: Sequence[Entry], *, with_thinking: bool = True) -> list[dict[str, Any]]:
     """Entries as messages of alternating roles, such that appending whole rounds to *entries* only appends blocks.
 
     Neighbours of one role are one message. A record is sent as the user's: transcript text has no place in the channel
     of highest trust. An assistant's blank text is left out, since the API refuses it. A result whose call is not among
-    the entries before it goes as the user's text, since a result without its call is refused.
+    the entries before it goes as the user's text, since a result without its call is refused. Thinking stands before
+    the output that it led to; where that is nothing it is left out, since no message may end with it.
     """
     messages: list[dict[str, Any]] = []
     called: set[str | None] = set()
+    thinking: list[dict[str, Any]] = []
     for entry in entries:
+        if entry.kind is EntryKind.OPAQUE:
+            block = opaque_object(entry, THINKING) if with_thinking else None
+            thinking += [block] if block else []
+            continue
         if entry.kind is EntryKind.ASSISTANT and not entry.text.strip():
             continue
         role = "assistant" if entry.kind in {EntryKind.ASSISTANT, EntryKind.TOOL_CALL} else "user"
@@ -131,38 +149,35 @@ def wire_messages(entries: Sequence[Entry]) -> list[dict[str, Any]]:
             messages.append({"role": "user", "content": [_text(OPENING)]})
         if not messages or messages[-1]["role"] != role:
             messages.append({"role": role, "content": []})
-        messages[-1]["content"].append(_block(entry, is_called=entry.tool_call_id in called))
+        messages[-1]["content"] += thinking if role == "assistant" else []
+        messages[-1]["content"] += _blocks(entry, is_called=entry.tool_call_id in called)
+        thinking = []
         if entry.kind is EntryKind.TOOL_CALL:
             called.add(entry.tool_call_id)
     return messages
 
 
-def _block(entry: Entry, *, is_called: bool) -> dict[str, Any]:
+def _blocks(entry: Entry, *, is_called: bool) -> list[dict[str, Any]]:
     """One entry. *is_called*: the call that a result is for is among the entries before it."""
-    if entry.kind is EntryKind.TOOL_CALL:
-        call_id = id_to_wire(entry.tool_call_id or "", _CALL_ID)
-        name = to_wire(entry.tool_name or "")
-        return {"type": "tool_use", "id": call_id, "name": name, "input": _input(entry.text)}
-    if entry.kind is not EntryKind.TOOL_RESULT:
-        return _text(entry.text if entry.text.strip() else BLANK)
-    if not is_called:
-        return _text(tool_result_text(entry.tool_call_id, entry.text))
-    result = {"type": "tool_result", "tool_use_id": id_to_wire(entry.tool_call_id or "", _CALL_ID)}
-    return {**result, "content": entry.text} if entry.text.strip() else result
+    call_id = id_to_wire(entry.tool_call_id or "", _CALL_ID)
+    match entry.kind:
+        case EntryKind.TOOL_CALL:
+            call = {"id": call_id, "name": to_wire(entry.tool_name or ""), "input": arguments_object(entry.text)}
+            return [{"type": "tool_use", **call}]
+        case EntryKind.TOOL_RESULT if is_called:
+            shown = message_blocks(entry.media)
+            content = [_text(entry.text), *shown] if shown and entry.text.strip() else shown or entry.text
+            result = {"type": "tool_result", "tool_use_id": call_id}
+            return [{**result, "content": content} if shown or entry.text.strip() else result]
+        case EntryKind.TOOL_RESULT:
+            text = tool_result_text(entry.tool_call_id, entry.text)
+        case _:
+            text = entry.text if entry.text.strip() else BLANK
+    return [*message_blocks(entry.media), _text(text)]
 
 
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
-
-
-def _input(arguments: str) -> dict[str, Any]:
-    """Arguments as the object that the API wants, whatever the model wrote."""
-    try:
-        value = json.loads(arguments_text(arguments))
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, RecursionError):
-        return {UNPARSED_ARGUMENTS: arguments}
-    return value if isinstance(value, dict) else {UNPARSED_ARGUMENTS: arguments}
 
 
 def _record_count(entries: Sequence[Entry]) -> int:
@@ -176,19 +191,27 @@ def _set_breakpoints(
     """Mark where what is cached ends: tools and system, records, the request before this one, and this one.
 
     The end of the request before is the user's message before the last: the API looks back only twenty blocks from a
-    breakpoint for what it has cached, and one round may have more.
+    breakpoint for what it has cached, and one round may have more. Messages that cannot be marked are passed over.
     """
     ends = [(system or tools)[-1:]]
     if record_count:
         ends.append(messages[0]["content"][record_count - 1 : record_count])
-    ends += [message["content"][-1:] for message in messages if message["role"] == "user"][-2:]
+    marked = (_markable(message["content"])[-1:] for message in messages if message["role"] == "user")
+    ends += [blocks for blocks in marked if blocks][-2:]
     for end in ends:
         for block in end:
             block["cache_control"] = dict(BREAKPOINT)
 
 
-def _answers_calls(messages: Sequence[Mapping[str, Any]]) -> bool:
-    return bool(messages) and any(block["type"] == "tool_result" for block in messages[-1]["content"])
+def _markable(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Blocks that may be marked: the API refuses marks on empty ones."""
+    return [block for block in blocks if block["type"] != "tool_result" or "content" in block]
+
+
+def _answers_calls_without_thinking(messages: Sequence[Mapping[str, Any]]) -> bool:
+    if not messages or all(block["type"] != "tool_result" for block in messages[-1]["content"]):
+        return False
+    return messages[-2]["content"][0]["type"] not in THINKING
 
 
 def parsed_reply(answer: Any, idempotency_key: str) -> ModelReply:
@@ -204,12 +227,26 @@ def parsed_reply(answer: Any, idempotency_key: str) -> ModelReply:
         return ModelReply(
             text=encodable(text),
             calls=parsed_calls(called, idempotency_key),
+            opaque=opaque_items(_outputs(blocks), text),
             usage=_parsed_usage(answer.get("usage")),
         )
 
 
+def _outputs(blocks: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """An answer's blocks by what they become. Thinking that was cut short has no signature, and cannot be sent back."""
+    for block in blocks:
+        if block["type"] in THINKING and (block.get("signature") or block.get("data")):
+            yield "opaque", block
+        elif block["type"] == "text" and block["text"]:
+            yield "text", block
+        elif block["type"] == "tool_use":
+            yield "call", block
+
+
 def _unfinished(arguments: Any) -> str:
     """Arguments that were cut short, as text that does not parse: no tool runs on half of them, the model is told."""
+    if isinstance(arguments, str):  # a stream's pieces, which are not whole
+        return arguments
     return json.dumps(arguments, ensure_ascii=False).removesuffix("}")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -11,28 +12,30 @@ from urllib.parse import quote
 import httpx
 from pydantic import SecretStr
 
+from sessionlib.entries import Entry, encodable
 from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, Shape
-from sessionlib.providers.http import ProcessClient, delete, plain_client, post, refusal, require_base_url
+from sessionlib.providers.http import (
+    SILENCE_SECONDS,
+    Assemble,
+    ProcessClient,
+    delete,
+    get,
+    plain_client,
+    post,
+    require_base_url,
+)
+from sessionlib.providers.refusals import error_status, refusal
+from sessionlib.providers.streams import with_fields
+from sessionlib.window_facts import reported_window
+
+FACTS_SECONDS = 10.0
+"""How long a question about a model may take; nobody waits for it but `sessionctl providers check`."""
 
 DISPOSAL_SECONDS = 30.0
 """How long letting go of a provider session may take: it is done in the background, and tried again."""
 
-_STATUSES: Mapping[str, int] = MappingProxyType(
-    {
-        "invalid_request_error": 400,
-        "authentication_error": 401,
-        "permission_error": 403,
-        "not_found_error": 404,
-        "rate_limit_error": 429,
-        "rate_limit_exceeded": 429,
-        "overloaded_error": 529,
-        "invalid_prompt": 400,
-        "bio_policy": 400,
-        "misalignment_policy_violation": 400,
-        "data_residency_mismatch": 400,
-    }
-)
-"""HTTP statuses of errors that an answer of status 200 names by word (both vendors' API references, errors)."""
+_FIRST_HALVES = ("\ud800", "\udbff")
+"""First to last of what begins a character that JSON wrote as two."""
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -54,18 +57,20 @@ class Api:
         *,
         key_headers: Callable[[str], Mapping[str, str]] = bearer,
         headers: Mapping[str, str] = MappingProxyType({}),
+        silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
         self.base_url = require_base_url(base_url)
         self._api_key = api_key
         self._client = ProcessClient(build_client)
         self._key_headers, self._headers = key_headers, headers
+        self._silence_seconds = silence_seconds
 
-    def ask(self, path: str, request: ModelRequest, body: bytes) -> Any:
-        """The JSON that answers *body*.
+    def ask(self, path: str, request: ModelRequest, body: bytes, assemble: Assemble | None = None) -> Any:
+        """The JSON that answers *body*; what *assemble* makes of it, if it comes as a stream of events.
 
         Raises ProviderUnavailable, ProviderRejected, WindowOverflow and HandleForgotten.
         """
-        sent = (*self._secrets(), request.instructions, *(entry.text for entry in request.entries))
+        sent = (*self._secrets(), request.instructions, *(text for entry in request.entries for text in _texts(entry)))
 
         def is_sent(text: str) -> bool:
             return any(text in part for part in sent)
@@ -82,9 +87,11 @@ class Api:
             headers={**self._all_headers(), **identity},
             timeout_seconds=request.timeout_seconds,
             is_sent=is_sent,
+            assemble=assemble,
+            silence_seconds=self._silence_seconds if assemble else math.inf,
         )
         if isinstance(answer, dict) and answer.get("error"):  # some answer 200 with an error inside
-            raise refusal(_error_status(answer["error"]), answer, {}, is_sent)
+            raise refusal(error_status(answer["error"]), answer, {}, is_sent)
         return answer
 
     def delete(self, path: str) -> None:
@@ -101,6 +108,16 @@ class Api:
             is_sent=is_secret,
         )
 
+    def get(self, path: str) -> Any:
+        """The JSON at *path*; None if nothing is there. Raises ProviderUnavailable and ProviderRejected."""
+        return get(
+            self._client.get(),
+            f"{self.base_url}/{path}",
+            headers=self._all_headers(),
+            timeout_seconds=FACTS_SECONDS,
+            is_sent=lambda text: any(text in part for part in self._secrets()),
+        )
+
     def close(self) -> None:
         """Close this process's connections; a later call opens new ones."""
         self._client.close()
@@ -113,6 +130,13 @@ class Api:
         return {**self._headers, **keys}
 
 
+def _texts(entry: Entry) -> Iterator[str]:
+    """All that is sent of an entry."""
+    yield entry.text
+    for media in entry.media:
+        yield from (media.data, media.url, media.name)
+
+
 class ApiProvider(ABC):
     """A Provider behind one path of an API. Safe for concurrent use; shows its key nowhere.
 
@@ -121,8 +145,12 @@ class ApiProvider(ABC):
 
     shape: Shape = Shape.STATELESS
     path: ClassVar[str]
+    models_path: ClassVar[str] = "models"
+    """Where the API tells of its models, one by one and all together."""
     headers: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Sent with each call."""
+    streaming: ClassVar[Mapping[str, Any]]
+    """Fields that ask for an answer in events."""
 
     def __init__(
         self,
@@ -130,8 +158,16 @@ class ApiProvider(ABC):
         api_key: SecretStr | None = None,
         *,
         build_client: Callable[[], httpx.Client] = plain_client,
+        silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
-        self._api = Api(base_url, api_key, build_client, key_headers=self.key_headers, headers=self.headers)
+        self._api = Api(
+            base_url,
+            api_key,
+            build_client,
+            key_headers=self.key_headers,
+            headers=self.headers,
+            silence_seconds=silence_seconds,
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._api.base_url!r})"
@@ -149,31 +185,61 @@ class ApiProvider(ABC):
     def parsed(self, answer: Any, idempotency_key: str) -> ModelReply:
         """What was answered. Raises ProviderRejected and ProviderUnavailable."""
 
+    @abstractmethod
+    def assembled(self, events: Iterable[Any], on_delta: OnDelta) -> Any:
+        """The plain answer that a stream's events come to, its text passed on piece by piece.
+
+        Raises ProviderRejected and ProviderUnavailable.
+        """
+
     def complete(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
-        """Answer *request* with one plain response.
+        """Answer *request*, in events if there is somebody to pass its text on to: both are read in the same way.
 
         Raises ProviderUnavailable, ProviderRejected, WindowOverflow and, where the provider holds it, HandleForgotten.
         """
-        reply = self.parsed(self._api.ask(self.path, request, self.body(request)), request.idempotency_key)
-        if on_delta and reply.text:
+        if on_delta is None:
+            return self.parsed(self._api.ask(self.path, request, self.body(request)), request.idempotency_key)
+        passed_on = _PassedOn(on_delta)
+        body = with_fields(self.body(request), self.streaming)
+        answer = self._api.ask(self.path, request, body, lambda events: self.assembled(events, passed_on))
+        reply = self.parsed(answer, request.idempotency_key)
+        if reply.text and not passed_on.is_begun:  # from a server that does not stream, or does not say why it refused
             on_delta(reply.text)
         return reply
 
-    def dispose(self, handle: str) -> None:
+    def reported_window(self, model: str) -> int | None:
+        """What the models endpoint says that a request may hold, in tokens; None if it says nothing.
+
+        Raises ProviderUnavailable and ProviderRejected.
+        """
+        found = self._api.get(f"{self.models_path}/{quote(model, safe='/')}") if model else None
+        if found is None:  # many compatible servers only list their models
+            listed = self._api.get(self.models_path)
+            models = listed.get("data") if isinstance(listed, dict) else None
+            named = [one for one in models or () if isinstance(one, dict) and (not model or one.get("id") == model)]
+            found = named[0] if len(named) == 1 else None
+        return reported_window(found)
+
+    def dispose(self, handle: str, until: str = "") -> None:
         """Nothing is held, so nothing is let go."""
-        del handle
+        del handle, until
 
     def close(self) -> None:
         """Close this process's connections; a later call opens new ones."""
         self._api.close()
 
 
-def _error_status(error: Any) -> int:
-    """The HTTP status that an error inside an answer stands for; 502 if it names none."""
-    named = [error.get(name) for name in ("code", "type")] if isinstance(error, dict) else []
-    for value in named:
-        if isinstance(value, int) and 400 <= value < 600:
-            return value
-        if isinstance(value, str) and value in _STATUSES:
-            return _STATUSES[value]
-    return 502
+class _PassedOn:
+    """Passes pieces of text on, and knows whether there were any. A character that is cut in two waits for its end."""
+
+    def __init__(self, on_delta: OnDelta) -> None:
+        self._on_delta = on_delta
+        self._half = ""
+        self.is_begun = False
+
+    def __call__(self, text: str) -> None:
+        self.is_begun = True
+        text = self._half + text
+        self._half = text[-1] if _FIRST_HALVES[0] <= text[-1] <= _FIRST_HALVES[1] else ""
+        if whole := text.removesuffix(self._half):
+            self._on_delta(encodable(whole))

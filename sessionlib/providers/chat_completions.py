@@ -6,17 +6,23 @@ bytes of the one before it up to what was appended: provider caches work on pref
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from pydantic import SecretStr
+
+from sessionlib.arguments import arguments_text
 from sessionlib.entries import Entry, EntryKind, encodable
 from sessionlib.errors import ProviderUnavailable
+from sessionlib.media import Media
+from sessionlib.providers import chat_stream
 from sessionlib.providers.api import ApiProvider
-from sessionlib.providers.contract import ModelReply, ModelRequest, ToolDeclaration
+from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, ToolDeclaration
+from sessionlib.providers.wire_media import chat_parts
 from sessionlib.providers.wire_names import to_wire
 from sessionlib.providers.wire_values import (
-    arguments_text,
+    cache_key,
     count,
     encoded,
     own_parameters,
@@ -30,6 +36,9 @@ from sessionlib.tokens import Usage
 OWN_FIELDS = frozenset({"model", "messages", "tools", "stream", "stream_options", "n"})
 """Fields of a request that an agent's parameters cannot set: they decide what an answer means."""
 
+SHOWN = "Shown by tool result [{}]:"
+"""Stands before the images and files of a tool result."""
+
 EFFORTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {effort: {"reasoning_effort": effort} for effort in ("none", "minimal", "low", "medium", "high", "xhigh")}
 )
@@ -41,19 +50,36 @@ class ChatCompletions(ApiProvider):
 
     efforts = EFFORTS
     path = "chat/completions"
+    streaming = chat_stream.ASKING
+
+    def __init__(
+        self, base_url: str, api_key: SecretStr | None = None, *, prompt_cache_key: bool = False, **options: Any
+    ) -> None:
+        """*prompt_cache_key*: tell the provider which requests belong together, as OpenAI's own API takes it.
+
+        Other servers refuse fields that they do not know, so it is off by default. *options* as for ApiProvider.
+        """
+        super().__init__(base_url, api_key, **options)
+        self._has_cache_key = prompt_cache_key
 
     def body(self, request: ModelRequest) -> bytes:
         """What is sent for *request*, byte for byte. Raises ProviderRejected."""
-        return serialised(request)
+        return serialised(request, with_cache_key=self._has_cache_key)
 
     def parsed(self, answer: Any, idempotency_key: str) -> ModelReply:
         """What was answered. Raises ProviderRejected and ProviderUnavailable."""
         return parsed_reply(answer, idempotency_key)
 
+    def assembled(self, events: Iterable[Any], on_delta: OnDelta) -> Any:
+        """The plain answer that a stream comes to. Raises ProviderRejected and ProviderUnavailable."""
+        return chat_stream.assembled(events, on_delta)
 
-def serialised(request: ModelRequest) -> bytes:
+
+def serialised(request: ModelRequest, *, with_cache_key: bool = False) -> bytes:
     """The request's body. Raises ProviderRejected for parameters that are not the agent's to set, or not JSON."""
     body: dict[str, Any] = {"model": request.model, **own_parameters(request.parameters, OWN_FIELDS)}
+    if with_cache_key:
+        body.setdefault("prompt_cache_key", cache_key(request.session_id))
     if request.tools:
         body["tools"] = [wire_tool(tool) for tool in request.tools]
     body["messages"] = wire_messages(request.instructions, request.entries)
@@ -71,16 +97,21 @@ def wire_messages(instructions: str, entries: Sequence[Entry]) -> list[dict[str,
 
     Instructions are the one system message. A record is sent as the user's: transcript text has no place in the
     channel of highest trust. An assistant's text and the calls that follow it are one message. A result whose call is
-    not among the entries before it goes as the user's text, since a tool message without its call is refused.
+    not among the entries before it goes as the user's text, since a tool message without its call is refused. Tool
+    messages are text only: what results show follows the last of them in a message of the user's. The API has no
+    opaque items.
     """
     messages: list[dict[str, Any]] = []
     if instructions.strip():
         messages.append({"role": "system", "content": instructions})
     called: set[str | None] = set()
+    shown: list[dict[str, Any]] = []
     for entry in entries:
+        if entry.kind is not EntryKind.TOOL_RESULT:
+            _show(messages, shown)
         match entry.kind:
             case EntryKind.USER | EntryKind.RECORD:
-                messages.append({"role": "user", "content": entry.text})
+                messages.append({"role": "user", "content": _content(entry.text, entry.media)})
             case EntryKind.ASSISTANT:
                 messages.append({"role": "assistant", "content": entry.text})
             case EntryKind.TOOL_CALL:
@@ -88,9 +119,25 @@ def wire_messages(instructions: str, entries: Sequence[Entry]) -> list[dict[str,
                 _add_call(messages, entry)
             case EntryKind.TOOL_RESULT if entry.tool_call_id in called:
                 messages.append({"role": "tool", "tool_call_id": entry.tool_call_id, "content": entry.text})
+                if entry.media:
+                    shown += _content(SHOWN.format(entry.tool_call_id), entry.media)
             case EntryKind.TOOL_RESULT:
-                messages.append({"role": "user", "content": tool_result_text(entry.tool_call_id, entry.text)})
+                text = tool_result_text(entry.tool_call_id, entry.text)
+                messages.append({"role": "user", "content": _content(text, entry.media)})
+    _show(messages, shown)
     return messages
+
+
+def _content(text: str, media: Sequence[Media]) -> Any:
+    """A user's content: a text, or parts if something is shown beside it."""
+    return [{"type": "text", "text": text}, *chat_parts(media)] if media else text
+
+
+def _show(messages: list[dict[str, Any]], shown: list[dict[str, Any]]) -> None:
+    """Send what results have shown, now that all of their messages are there."""
+    if shown:
+        messages.append({"role": "user", "content": list(shown)})
+        shown.clear()
 
 
 def _add_call(messages: list[dict[str, Any]], entry: Entry) -> None:
@@ -142,4 +189,10 @@ def _parsed_usage(usage: Any) -> Usage | None:
         return None
     details = part(usage, "prompt_tokens_details")
     cached = part(details, "cached_tokens") if isinstance(details, dict) else part(usage, "prompt_cache_hit_tokens")
-    return Usage(prompt_tokens, count(part(usage, "completion_tokens")) or 0, count(cached) or 0)
+    written = part(details, "cache_write_tokens") or part(usage, "cache_creation_input_tokens")
+    return Usage(
+        prompt_tokens=prompt_tokens,
+        completion_tokens=count(part(usage, "completion_tokens")) or 0,
+        cached_tokens=count(cached) or 0,
+        written_tokens=count(written) or 0,
+    )

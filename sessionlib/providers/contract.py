@@ -65,11 +65,22 @@ class CallRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpaqueItem:
+    """An item of an answer that only its provider can read, such as signed or encrypted reasoning."""
+
+    data: str
+    """JSON, as the provider gave it."""
+    index: int = 0
+    """It stands before the reply's entry (text, then calls) at this position."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """What the model answered."""
 
     text: str
     calls: tuple[CallRequest, ...] = ()
+    opaque: tuple[OpaqueItem, ...] = ()
     usage: Usage | None = None
     handle: str | None = None
     """Held shape only: the provider session that now holds the conversation, this reply included."""
@@ -77,12 +88,23 @@ class ModelReply:
     def __post_init__(self) -> None:
         # Providers are anybody's code: a list that they hand in and go on writing to must not change history.
         object.__setattr__(self, "calls", tuple(self.calls))
+        object.__setattr__(self, "opaque", tuple(self.opaque))
 
-    def entries(self) -> tuple[Entry, ...]:
-        """The reply as history: its text (absent only if it is empty beside calls), then its calls."""
+    def entries(self, origin: str = "") -> tuple[Entry, ...]:
+        """The reply as history: its text (absent only if it is empty beside calls), then its calls.
+
+        With an *origin*, its opaque items stand among them.
+        """
         text = (Entry.assistant(self.text),) if self.text or not self.calls else ()
         calls = (Entry.tool_call(call.call_id, call.arguments, call.name) for call in self.calls)
-        return (*text, *calls)
+        visible = (*text, *calls)
+        if not origin or not self.opaque:
+            return visible
+        made: list[Entry] = []
+        for index in range(len(visible) + 1):
+            here = (item for item in self.opaque if min(item.index, len(visible)) == index)
+            made += [*(Entry.opaque(item.data, origin) for item in here), *visible[index : index + 1]]
+        return tuple(made)
 
 
 OnDelta = Callable[[str], None]
@@ -98,8 +120,11 @@ class Provider(Protocol):
         """Answer *request*. Raises ProviderUnavailable, ProviderRejected, WindowOverflow or HandleForgotten."""
         ...
 
-    def dispose(self, handle: str) -> None:
-        """Forget a held provider session; an unknown handle is fine. Raises ProviderUnavailable to be tried again."""
+    def dispose(self, handle: str, until: str = "") -> None:
+        """Forget a held provider session and those that it continues, back to but without *until* ("": all of them).
+
+        An unknown handle is fine. Raises ProviderUnavailable to be tried again.
+        """
         ...
 
 

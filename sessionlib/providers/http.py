@@ -1,36 +1,31 @@
-"""HTTP for providers: one client a process, one deadline a call, and foreign errors translated where they enter.
-
-No error text carries content: of a provider's answer only the status, its code and type and a shortened message are
-kept, and the message only if it repeats nothing of what was sent.
-"""
+"""HTTP for providers: one client a process, one deadline a call, and foreign errors translated where they enter."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
-import re
 import threading
-import time
 import weakref
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
+from httpx_sse import EventSource
 
-from sessionlib.errors import (
-    HandleForgotten,
-    InvalidInput,
-    ProviderError,
-    ProviderRejected,
-    ProviderUnavailable,
-    WindowOverflow,
-)
+from sessionlib.errors import InvalidInput, ProviderRejected, ProviderUnavailable
+from sessionlib.providers.deadlines import bounded, require_time, within
+from sessionlib.providers.refusals import refusal
 
 CONNECT_SECONDS = 10.0
 """How long a connection may take to stand, whatever the call's own deadline."""
+
+SILENCE_SECONDS = 300.0
+"""How long a stream may be silent: reasoning models say nothing for minutes, but a dead connection does so for ever."""
+
+LINGER_SECONDS = 0.5
+"""How long the end of a stream is waited for once its final event came: a connection that ended can be used again."""
 
 KEPT_CONNECTIONS = 64
 """Idle connections kept open; there is no limit to those in use (a front worker holds 256 calls and more)."""
@@ -38,28 +33,13 @@ KEPT_CONNECTIONS = 64
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """No answer of a model is longer: what is, is not one."""
 
-MESSAGE_CHARACTERS = 200
-"""What is kept of a provider's error message."""
+DONE = "[DONE]"
+"""The event that ends a stream of chat completions; it is no JSON."""
 
-ECHO_CHARACTERS = 12
-"""An error message that repeats this many characters of the request is withheld."""
+Assemble = Callable[[Iterator[Any]], Any]
+"""Makes a stream's events (their data as JSON, and DONE) the JSON of a plain answer."""
 
-_TRANSIENT = frozenset({408, 409, 425, 429})
 _GONE = frozenset({404, 410})
-_OVERFLOW_CODES = frozenset({"context_length_exceeded", "context_window_exceeded", "model_context_window_exceeded"})
-_OVERFLOW_TEXT = re.compile(
-    r"context.{0,20}(length|window|size|limit)|prompt is too long|input is too long|too many (input )?tokens"
-    r"|maximum (input|prompt|number of tokens)|exceeds?.{0,40}tokens",
-    re.IGNORECASE,
-)
-_OVERFLOW_LIMITS = (
-    re.compile(r"> (\d[\d,_]{2,})"),  # "210000 tokens > 200000 maximum", "context limit: 190000 + 8192 > 200000"
-    re.compile(
-        r"(?:maximum|max|limit|window|size|up to)\D{0,60}?(\d[\d,_]{2,})", re.IGNORECASE
-    ),  # "maximum context length is 8,192 tokens"
-)
-_FORGOTTEN_CODE = "previous_response_not_found"
-_HANDLE_FIELD = "previous_response_id"
 
 
 class ProcessClient:
@@ -74,7 +54,7 @@ class ProcessClient:
         process_id = os.getpid()
         with self._lock:
             if process_id not in self._built:
-                client = self._build()
+                client = bounded(self._build())
                 weakref.finalize(self, _close, client, process_id)
                 self._built[process_id] = client
             return self._built[process_id]
@@ -116,26 +96,42 @@ def post(
     headers: Mapping[str, str],
     timeout_seconds: float,
     is_sent: Callable[[str], bool],
+    assemble: Assemble | None = None,
+    silence_seconds: float = math.inf,
 ) -> Any:
-    """Send JSON, receive JSON, within *timeout_seconds*. *is_sent* tells whether a text is part of the request.
+    """Send JSON, receive JSON, all within *timeout_seconds* and never silent for longer than *silence_seconds*.
 
-    httpx limits each single read, so an answer that stops halfway may take as long again before it is given up.
-
-    Raises ProviderUnavailable, ProviderRejected, WindowOverflow and HandleForgotten. An answer that is not JSON is
-    Unavailable: a proxy spoke, or the connection was cut, and the next try may go better.
+    *is_sent* tells whether a text is part of the request. An answer that comes as a stream of events is made a plain
+    one by *assemble*, event by event as they come. Raises ProviderUnavailable, ProviderRejected, WindowOverflow and
+    HandleForgotten. An answer that is not JSON is Unavailable: a proxy spoke, or the connection was cut, and the next
+    try may go better.
     """
-    deadline = time.monotonic() + timeout_seconds
-    timeout = httpx.Timeout(timeout_seconds, connect=min(CONNECT_SECONDS, timeout_seconds))
-    with (
-        provider_errors(timeout_seconds),
-        client.stream("POST", url, content=body, headers=dict(headers), timeout=timeout) as response,
-    ):
-        answer = _parsed(_received(response, deadline, timeout_seconds))
-    if response.is_success and answer is None:
-        raise ProviderUnavailable(f"HTTP {response.status_code}, but the answer is not JSON")
-    if not response.is_success:
-        raise refusal(response.status_code, answer, response.headers, is_sent)
-    return answer
+    with _answered(client, "POST", url, headers, timeout_seconds, body, silence_seconds) as response:
+        if not response.is_success:
+            raise refusal(response.status_code, _parsed(response), response.headers, is_sent)
+        if assemble and "text/event-stream" in response.headers.get("content-type", ""):
+            return _assembled(response, assemble)
+        answer = _parsed(response)
+        if answer is None:
+            raise ProviderUnavailable(f"HTTP {response.status_code}, but the answer is not JSON")
+        return answer
+
+
+def get(
+    client: httpx.Client,
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    timeout_seconds: float,
+    is_sent: Callable[[str], bool],
+) -> Any:
+    """The JSON at *url*; None if nothing is there. Raises ProviderUnavailable and ProviderRejected."""
+    with _answered(client, "GET", url, headers, timeout_seconds) as response:
+        if response.status_code in _GONE:
+            return None
+        if not response.is_success:
+            raise refusal(response.status_code, _parsed(response), response.headers, is_sent)
+        return _parsed(response)
 
 
 def delete(
@@ -147,11 +143,30 @@ def delete(
     is_sent: Callable[[str], bool],
 ) -> None:
     """Delete what is at *url*; it is fine if nothing is there. Raises ProviderUnavailable and ProviderRejected."""
-    timeout = httpx.Timeout(timeout_seconds, connect=min(CONNECT_SECONDS, timeout_seconds))
-    with provider_errors(timeout_seconds):
-        response = client.delete(url, headers=dict(headers), timeout=timeout)
-    if not response.is_success and response.status_code not in _GONE:
-        raise refusal(response.status_code, _parsed(response.content), response.headers, is_sent)
+    with _answered(client, "DELETE", url, headers, timeout_seconds) as response:
+        if not response.is_success and response.status_code not in _GONE:
+            raise refusal(response.status_code, _parsed(response), response.headers, is_sent)
+
+
+@contextmanager
+def _answered(
+    client: httpx.Client,
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    timeout_seconds: float,
+    body: bytes | None = None,
+    silence_seconds: float = math.inf,
+) -> Generator[httpx.Response]:
+    """A response whose head has come, and whose body has to come within what is left of *timeout_seconds*."""
+    connect_seconds, read_seconds = (min(least, timeout_seconds) for least in (CONNECT_SECONDS, silence_seconds))
+    timeout = httpx.Timeout(timeout_seconds, connect=connect_seconds, read=read_seconds)
+    with (
+        within(timeout_seconds),
+        provider_errors(timeout_seconds),
+        client.stream(method, url, content=body, headers=dict(headers), timeout=timeout) as response,
+    ):
+        yield response
 
 
 @contextmanager
@@ -160,85 +175,50 @@ def provider_errors(timeout_seconds: float) -> Generator[None]:
     try:
         yield
     except httpx.TimeoutException as exc:
-        raise ProviderUnavailable(f"no answer within {timeout_seconds:g} s ({type(exc).__name__})") from exc
+        raise ProviderUnavailable(f"no whole answer within {timeout_seconds:g} s ({type(exc).__name__})") from exc
     except (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError) as exc:
         raise ProviderRejected(f"the request cannot be sent ({type(exc).__name__})") from exc
     except (httpx.RequestError, httpx.StreamError) as exc:
         raise ProviderUnavailable(f"the connection failed ({type(exc).__name__})") from exc
 
 
-def refusal(status: int, answer: Any, headers: Mapping[str, str], is_sent: Callable[[str], bool]) -> ProviderError:
-    """The error that an error answer stands for: worth another try, not worth it, above the window, or forgotten."""
-    error = answer.get("error") if isinstance(answer, dict) else None
-    fields: Mapping[str, Any] = error if isinstance(error, dict) else {"message": error}
-    code, kind = (_word(fields.get(name)) for name in ("code", "type"))
-    message = fields.get("message") if isinstance(fields.get("message"), str) else ""
-    named = ", ".join([f"HTTP {status}", *dict.fromkeys(filter(None, (code, kind)))])
-    text = f"{named}: {kept}" if (kept := _shortened(str(message), is_sent)) else named
-    if status in {400, 404} and (code == _FORGOTTEN_CODE or fields.get("param") == _HANDLE_FIELD):
-        return HandleForgotten(text)  # unknown, expired, or never kept (where data is not retained)
-    if status in {400, 413, 422} and (code in _OVERFLOW_CODES or _OVERFLOW_TEXT.search(str(message))):
-        return WindowOverflow(text, _limit_in(str(message)))
-    if code == "insufficient_quota":
-        return ProviderRejected(text)  # sent with 429, but no wait brings the money back
-    if status in _TRANSIENT or status >= 500:
-        return ProviderUnavailable(text, retry_after_seconds(headers.get("retry-after")))
-    return ProviderRejected(text)
-
-
-def _limit_in(message: str) -> int | None:
-    """The window that an overflow message names, in tokens."""
-    limit = next(filter(None, (pattern.search(message) for pattern in _OVERFLOW_LIMITS)), None)
-    return int(re.sub(r"\D", "", limit[1])) if limit else None
-
-
-def retry_after_seconds(value: str | None) -> float | None:
-    """A Retry-After header, in seconds from now: it holds a number, or a date."""
-    if value is None:
-        return None
-    try:
-        seconds = float(value) if re.fullmatch(r"\d+(\.\d+)?", value.strip()) else _seconds_until(value)
-    except (TypeError, ValueError):
-        return None
-    return max(0.0, seconds)
-
-
-def _seconds_until(date: str) -> float:
-    moment = parsedate_to_datetime(date)
-    return (moment - datetime.now(UTC if moment.tzinfo else None)).total_seconds()
-
-
-def _received(response: httpx.Response, deadline: float, timeout_seconds: float) -> bytes:
-    """The body, as long as it comes before the deadline: httpx itself limits only each single read."""
-    chunks: list[bytes] = []
+def _received(response: httpx.Response) -> Iterator[bytes]:
+    """The body as it comes, as long as an answer may be, and before the deadline."""
     size_bytes = 0
     for chunk in response.iter_bytes():
-        chunks.append(chunk)
         size_bytes += len(chunk)
         if size_bytes > MAX_BODY_BYTES:
             raise ProviderRejected(f"HTTP {response.status_code} with more than {MAX_BODY_BYTES} bytes")
-        if time.monotonic() > deadline:
-            raise ProviderUnavailable(f"no whole answer within {timeout_seconds:g} s")
-    return b"".join(chunks)
+        require_time()
+        yield chunk
 
 
-def _parsed(body: bytes) -> Any:
+def _parsed(response: httpx.Response) -> Any:
     """The answer's JSON; None if it is not JSON (an answer of `null` is as useless)."""
     try:
-        return json.loads(body)
+        return json.loads(b"".join(_received(response)))
     except (ValueError, RecursionError):
         return None
 
 
-def _word(value: object) -> str:
-    """A code or type as it may stand in an error text: one short word of plain characters, else ""."""
-    text = str(value) if isinstance(value, str | int) else ""
-    return text if re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", text, re.ASCII) else ""
+def _assembled(response: httpx.Response, assemble: Assemble) -> Any:
+    body = _received(response)
+    events = _events(body)
+    answer = assemble(events)
+    with suppress(httpx.HTTPError, httpx.StreamError, ProviderRejected), within(LINGER_SECONDS):
+        for _ in body:
+            pass
+    return answer
 
 
-def _shortened(message: str, is_sent: Callable[[str], bool]) -> str:
-    """The beginning of *message* without what it quotes; "" if it repeats what was sent."""
-    plain = re.sub(r"(?<!\w)(['\"`]).*?\1", "…", " ".join(message.split()))[:MESSAGE_CHARACTERS]
-    windows = range(max(1, len(plain) - ECHO_CHARACTERS + 1))
-    is_echo = len(plain) >= ECHO_CHARACTERS and any(is_sent(plain[at : at + ECHO_CHARACTERS]) for at in windows)
-    return "" if is_echo else plain
+def _events(body: Iterator[bytes]) -> Iterator[Any]:
+    """The data of a stream's events as they come; comments and empty events, which keep it alive, are left out."""
+    decoded = httpx.Response(200, headers={"Content-Type": "text/event-stream"}, content=body)
+    for event in EventSource(decoded).iter_sse():
+        if event.data == DONE:
+            yield DONE
+        elif event.data.strip():
+            try:
+                yield json.loads(event.data)
+            except (ValueError, RecursionError):
+                raise ProviderUnavailable("an event of the stream is not JSON") from None

@@ -7,6 +7,7 @@ on. What it holds can be compared with a session's layout.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import deque
@@ -47,6 +48,16 @@ def unsplit(call_number: int, usage: Usage) -> Usage:
     return Usage(prompt_tokens=usage.prompt_tokens + usage.completion_tokens)
 
 
+def whole(text: str) -> Iterable[str]:
+    """Stream an answer in one piece."""
+    return (text,) if text else ()
+
+
+def words(text: str) -> Iterable[str]:
+    """Stream an answer word by word, as models do more or less."""
+    return re.findall(r"\s*\S+|\s+$", text)
+
+
 @dataclass(frozen=True, slots=True)
 class Answered:
     """A call that was answered: nothing is kept of one that failed."""
@@ -60,8 +71,9 @@ class ScriptedProvider:
 
     *answer*: a function, or a recording that is dealt out call by call; a call made again under the same idempotency
     key gets the same piece of it. *failures*: errors to raise before anything is answered, one a call (None lets a call
-    pass), or a function that decides. *latency_seconds* passes in *sleep*. Above *window_tokens* by *counter* a request
-    is refused with WindowOverflow. *efforts*: the reasoning efforts that it takes, as a parameter `effort`.
+    pass), or a function that decides. *latency_seconds* passes in *sleep*. A streamed answer is cut by *pieces*, which
+    may raise on its way, and *piece_seconds* pass before each. Above *window_tokens* by *counter* a request is refused
+    with WindowOverflow. *efforts*: the reasoning efforts that it takes, as a parameter `effort`.
     """
 
     def __init__(
@@ -71,6 +83,8 @@ class ScriptedProvider:
         shape: Shape = Shape.STATELESS,
         latency_seconds: float = 0.0,
         sleep: Callable[[float], None] = time.sleep,
+        pieces: Callable[[str], Iterable[str]] = whole,
+        piece_seconds: float = 0.0,
         usage: UsageReport = honest,
         failures: Iterable[Exception | None] | Callable[[ModelRequest], Exception | None] = (),
         disposal_failures: int = 0,
@@ -83,6 +97,7 @@ class ScriptedProvider:
         self._answer = answer if callable(answer) else _Recording(answer)
         self._failure = failures if callable(failures) else _Queue(failures)
         self._latency_seconds, self._sleep = latency_seconds, sleep
+        self._pieces, self._piece_seconds = pieces, piece_seconds
         self._usage = usage
         self._disposal_failures = disposal_failures
         self._window_tokens = window_tokens
@@ -91,6 +106,8 @@ class ScriptedProvider:
         self._requests: list[ModelRequest] = []
         self._answered: list[Answered] = []
         self._held: dict[str, tuple[Entry, ...]] = {}
+        self._parents: dict[str, str] = {}
+        """By handle: the one that it continues."""
         self._disposed: list[str] = []
         self._handle_count = 0
 
@@ -106,18 +123,26 @@ class ScriptedProvider:
         prompt_tokens = self._admitted(request, conversation)
         answer = self._answer(request)
         reply = answer if isinstance(answer, ModelReply) else ModelReply(text=answer)
-        if on_delta and reply.text:
-            on_delta(reply.text)
+        if on_delta:
+            self._stream(reply.text, on_delta)
         return self._recorded(request, conversation, prompt_tokens, reply)
 
-    def dispose(self, handle: str) -> None:
-        """Let go of *handle*; twice is fine. Raises ProviderUnavailable for the first *disposal_failures* calls."""
+    def dispose(self, handle: str, until: str = "") -> None:
+        """Let go of *handle* and what it continues, oldest first; twice is fine.
+
+        Raises ProviderUnavailable for the first *disposal_failures* calls.
+        """
         with self._lock:
             if self._disposal_failures > 0:
                 self._disposal_failures -= 1
                 raise ProviderUnavailable("the scripted provider refuses to dispose")
-            if self._held.pop(handle, None) is not None:
-                self._disposed.append(handle)
+            chain: list[str] = []
+            while handle in self._held and handle != until:
+                chain.append(handle)
+                handle = self._parents.get(handle, "")
+            for link in reversed(chain):
+                del self._held[link]
+                self._disposed.append(link)
 
     def forget(self, handle: str | None = None) -> None:
         """Lose one handle, or all of them, without anybody having asked."""
@@ -157,6 +182,12 @@ class ScriptedProvider:
                 raise HandleForgotten(f"the provider knows no {handle}")
             return self._held[handle]
 
+    def _stream(self, text: str, on_delta: OnDelta) -> None:
+        for piece in self._pieces(text):
+            if self._piece_seconds:
+                self._sleep(self._piece_seconds)
+            on_delta(piece)
+
     def _conversation(self, request: ModelRequest) -> tuple[Entry, ...]:
         if self.shape is Shape.STATELESS or request.handle is None:
             return request.entries
@@ -183,6 +214,7 @@ class ScriptedProvider:
                 self._handle_count += 1
                 reply = replace(reply, handle=f"handle-{self._handle_count}")
                 self._held[f"handle-{self._handle_count}"] = (*conversation, *reply.entries())
+                self._parents[f"handle-{self._handle_count}"] = request.handle or ""
             self._answered.append(Answered(request, reply))
         return reply
 

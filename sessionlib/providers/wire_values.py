@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Any
 
-from sessionlib.entries import encodable
+from sessionlib.entries import Entry, encodable
 from sessionlib.errors import ProviderRejected
-from sessionlib.providers.contract import CallRequest
+from sessionlib.providers.contract import CallRequest, OpaqueItem
 from sessionlib.providers.wire_names import from_wire
 
 
@@ -29,9 +30,12 @@ def encoded(body: Mapping[str, Any]) -> bytes:
         raise ProviderRejected("the request holds something that JSON cannot carry") from None
 
 
-def arguments_text(text: str) -> str:
-    """A call's arguments as they are sent: some models write nothing where there are none."""
-    return text if text.strip() else "{}"
+def cache_key(session_id: str) -> str:
+    """What tells a provider which requests share a prefix: the same for one session, and nothing else of it.
+
+    32 of the 64 characters that the API takes (OpenAI API reference, `prompt_cache_key`).
+    """
+    return hashlib.sha256(session_id.encode()).hexdigest()[:32]
 
 
 def tool_result_text(call_id: str | None, text: str) -> str:
@@ -57,6 +61,33 @@ def parsed_calls(calls: Iterable[tuple[Any, Any, Any]], idempotency_key: str) ->
         call_id = encodable(call_id)
         parsed[call_id] = CallRequest(call_id=call_id, name=from_wire(encodable(name)), arguments=encodable(arguments))
     return tuple(parsed.values())
+
+
+def opaque_items(outputs: Iterable[tuple[str, Any]], text: str) -> tuple[OpaqueItem, ...]:
+    """The opaque items of an answer, placed before what they belong to among its *text* and calls.
+
+    *outputs* are the answer's parts in order: `("opaque", item)`, `("text", …)`, `("call", …)`.
+    """
+    items: list[OpaqueItem] = []
+    is_text_before, call_count = False, 0
+    for kind, value in outputs:
+        if kind == "text":
+            is_text_before = True
+        elif kind == "call":
+            call_count += 1
+        else:
+            text_count = 1 if text and (is_text_before or call_count) else 0
+            items.append(OpaqueItem(data=json.dumps(value, ensure_ascii=False), index=text_count + call_count))
+    return tuple(items)
+
+
+def opaque_object(entry: Entry, kinds: AbstractSet[str]) -> dict[str, Any] | None:
+    """An opaque entry as its provider gave it; None for what is none of its *kinds*: nobody there could read it."""
+    try:
+        value = json.loads(entry.text)
+    except (ValueError, RecursionError):
+        return None
+    return value if part(value, "type") in kinds else None
 
 
 def count(value: Any) -> int | None:

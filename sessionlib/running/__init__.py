@@ -2,6 +2,7 @@
 
 from sessionlib.running.engine import Announce, Engine, Held, Hold, Observe, Ran, new_token, unannounced, unobserved
 from sessionlib.running.rotations import run_disposals, run_rotation
+from sessionlib.running.streams import Streams
 from sessionlib.running.summaries import publish_digests, run_digest, run_handoff
 from sessionlib.running.turns import TurnRun, run_turn
 
@@ -12,6 +13,7 @@ __all__ = [
     "Hold",
     "Observe",
     "Ran",
+    "Streams",
     "TurnRun",
     "new_token",
     "publish_digests",

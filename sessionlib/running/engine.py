@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -24,11 +24,14 @@ from sessionlib.errors import (
     StoreUnavailable,
     place_of,
 )
+from sessionlib.running.streaming import Hear, unheard
+from sessionlib.running.streams import Streams
 from sessionlib.steps import EffectResult
 from sessionlib.stores.contract import (
     AgentRef,
     Committed,
     Grant,
+    Handle,
     JobSettled,
     Lane,
     Refusal,
@@ -89,6 +92,9 @@ class Engine:
     hold: Hold
     observe: Observe
     announce: Announce = unannounced
+    streams: Streams = field(default_factory=Streams)
+    """Of the process, whose thread they share."""
+    hear: Hear = unheard
 
     def agent(self, session_id: str, ref: AgentRef) -> Agent:
         """The agent version that a session follows: the catalog's, or rebuilt from the stored description."""
@@ -210,6 +216,11 @@ class RoundLog(StepLog):
     def __init__(self, engine: Engine, grant: Grant) -> None:
         super().__init__(engine, grant)
         self._last: tuple[str, EffectResult] | None = None
+        self._handle: Handle | None = None
+
+    def brought(self, handle: Handle) -> None:
+        """The result that is saved next came with this provider session, which must not be left behind."""
+        self._handle = handle
 
     def save(self, name: str, result: EffectResult) -> None:
         self.save_last()
@@ -218,17 +229,17 @@ class RoundLog(StepLog):
     def save_last(self) -> None:
         """Save what still waits for its commit. Raises LeaseLost."""
         if self._last:
-            super().save(*self._last)
-            self._last = None
+            self._position = self._store.save_step(self._grant, self._position, *self._last, handle=self._handle)
+            self._last = self._handle = None
 
     def commit(self, commit: RoundCommit) -> Committed:
         """Record a round, after its last step. Raises LeaseLost."""
         if self._last is None:
             return self._store.commit(self._grant, commit)
         name, result = self._last
-        step = UnsavedStep(position=self._position, name=name, result=result)
+        step = UnsavedStep(position=self._position, name=name, result=result, handle=self._handle)
         committed = self._store.commit(self._grant, replace(commit, last_step=step))
-        self._position, self._last = self._position + 1, None
+        self._position, self._last, self._handle = self._position + 1, None, None
         return committed
 
 
@@ -238,10 +249,20 @@ def patiently(is_over: Callable[[], bool]) -> Iterator[Any]:
         tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda error: _is_soon_over(error) and not is_over()),
             stop=tenacity.stop_after_attempt(CALL_ATTEMPTS),
-            wait=tenacity.wait_exponential_jitter(multiplier=0.2, max=LONGEST_PAUSE_SECONDS, jitter=0.2),
+            wait=_pause_seconds,
             reraise=True,
         )
     )
+
+
+_GROWING = tenacity.wait_exponential_jitter(multiplier=0.2, max=LONGEST_PAUSE_SECONDS, jitter=0.2)
+
+
+def _pause_seconds(state: tenacity.RetryCallState) -> float:
+    """A growing pause, and no less than what the provider asked for."""
+    error = state.outcome.exception() if state.outcome else None
+    asked_seconds = error.retry_after_seconds if isinstance(error, ProviderUnavailable) else None
+    return max(_GROWING(state), asked_seconds or 0.0)
 
 
 def _is_soon_over(error: BaseException) -> bool:

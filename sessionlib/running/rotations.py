@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import Any
+
 from sessionlib.archive import pack
 from sessionlib.counters import counter_named
 from sessionlib.errors import (
     InvalidInput,
     ProviderError,
 )
-from sessionlib.policies.contract import Origin
+from sessionlib.policies.contract import Opening, Origin
+from sessionlib.policies.work_room_state import opened
 from sessionlib.recount import recounted
-from sessionlib.rotation import RotationOutcome, plan_for, rotate
+from sessionlib.rotation import plan_for, rotate
+from sessionlib.rotation_outcome import RotationOutcome
 from sessionlib.running.engine import (
     Engine,
     Held,
@@ -21,14 +26,17 @@ from sessionlib.running.engine import (
     patiently,
     run_granted,
 )
+from sessionlib.running.history import indexed
+from sessionlib.running.openings import opening_of
 from sessionlib.steps import WORKLOAD_STEP, Consolidation, Effect, EffectResult, drive
 from sessionlib.stores.contract import (
     Adoption,
     Grant,
     Lane,
+    Room,
     Snapshot,
 )
-from sessionlib.summaries.contract import Workload
+from sessionlib.summaries.contract import Summarizer, Workload
 from sessionlib.window import Budgets
 from sessionlib.workloads import WorkloadKind
 
@@ -49,7 +57,7 @@ def run_disposals(engine: Engine, session_id: str) -> int:
     count, failure = 0, None
     for handle in engine.store.handles_to_dispose(session_id):
         try:
-            engine.catalog.provider(handle.provider).dispose(handle.handle)
+            engine.catalog.provider(handle.provider).dispose(handle.handle, handle.parent)
         except (ProviderError, InvalidInput) as exc:
             failure = exc
             continue
@@ -70,13 +78,16 @@ class RotationRun:
         self._counter = counter_named(self._agent.counter)
         self._snapshot = recounted(grant.snapshot, self._agent, self._counter)
         self._steps = StepLog(engine, grant)
-        self._summarizer = engine.catalog.summarizer(self._workload(), self._counter)
+        self._is_reset = self._agent.policy.kind == "work_room"
 
     def run(self) -> Ran:
+        if self._is_reset and self._grant.reason == "line" and not self._snapshot.room.is_reminded:
+            return self._let_be("no_gain", "the window that it was requested for is replaced already")
         outcome = self._decided()
+        if outcome.layout_fault:
+            return self._let_be("invalid_layout", outcome.layout_fault)
         if outcome.is_noop:
-            self._engine.store.fail(self._grant, "no_gain", "the rotation would shorten nothing")
-            return Ran(work_id=self._grant.work_id, status="noop")
+            return self._let_be("no_gain", "the rotation would shorten nothing")
         adopted = self._engine.store.adopt(self._grant, self._adoption(outcome))
         self._observe(
             "adopted" if adopted.is_adopted else "stale",
@@ -91,6 +102,16 @@ class RotationRun:
             rotation_id=adopted.rotation_id,
             disposal=adopted.disposal,
         )
+
+    def _let_be(self, code: str, reason: str) -> Ran:
+        """End the rotation; nothing but the request is changed."""
+        self._observe("failed", code=code, reason=reason)
+        self._engine.store.fail(self._grant, code, reason)
+        return Ran(work_id=self._grant.work_id, status="noop")
+
+    @cached_property
+    def _summarizer(self) -> Summarizer:
+        return self._engine.catalog.summarizer(self._workload(), self._counter)
 
     def _workload(self) -> Workload:
         """Who consolidates: as it was resolved by whoever ran this rotation first.
@@ -113,18 +134,26 @@ class RotationRun:
             counter=self._counter,
             show_span=self._agent.history_tool,
             origin=self._origin(),
+            opening=self._opening(),
         )
         steps = rotate(
             plan,
             self._agent.policy,
-            summarizer_window_tokens=self._summarizer.window_tokens,
+            summarizer_window_tokens=0 if self._is_reset else self._summarizer.window_tokens,
             cancelled=lambda: self._held.is_lost,
         )
         return drive(steps, self._perform, dict(self._grant.steps), self._steps.save)
 
+    def _opening(self) -> Opening | None:
+        """What a fresh window opens with; None where none begins."""
+        if not self._is_reset:
+            return None
+        return opening_of(self._engine.store, self._snapshot, self._grant.boundary_seq)
+
     @property
     def _budgets(self) -> Budgets:
-        return self._agent.session_budgets(self._counter, self._snapshot.calibration)
+        window = self._engine.catalog.window(self._agent)
+        return self._agent.session_budgets(self._counter, self._snapshot.calibration, window)
 
     def _origin(self) -> Origin:
         """Reported, if only what the provider said of its own count puts the conversation past the line."""
@@ -142,9 +171,21 @@ class RotationRun:
                 return self._summarizer.consolidate(request, lambda: self._held.is_lost)
         raise AssertionError("unreachable: the last attempt raises")
 
+    def _next_line(self, outcome: RotationOutcome) -> int:
+        """From where on the store is to request the next rotation at once: a fresh window says by itself when it is
+        used up."""
+        line_tokens = self._budgets.line_tokens
+        return max(line_tokens, outcome.tokens_after + 1) if self._is_reset else line_tokens
+
+    def _figures(self, outcome: RotationOutcome) -> dict[str, Any]:
+        """For audit and answers: a reset names the window that it begins."""
+        number = {"window": self._snapshot.epoch + 2} if self._is_reset else {}
+        return {**outcome.figures(), **number}
+
     def _adoption(self, outcome: RotationOutcome) -> Adoption:
         snapshot, live = self._snapshot, self._snapshot.layout.live
         leaving = live.entries[: outcome.dropped_count]
+        kept = indexed(self._engine.store, snapshot.session_id, leaving, live.first_seq)
         return Adoption(
             layout_token=new_token(),
             first_seq=live.first_seq,
@@ -155,6 +196,9 @@ class RotationRun:
             tail_token=snapshot.tail_token,
             records=outcome.layout.records,
             chunk=pack(leaving) if leaving else b"",
-            line_tokens=self._budgets.line_tokens,
-            figures=outcome.figures(),
+            postings=kept.postings if kept else None,
+            merged_count=kept.merged_count if kept else 0,
+            line_tokens=self._next_line(outcome),
+            room=opened(snapshot.room) if self._is_reset else Room(),
+            figures=self._figures(outcome),
         )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
-from sessionlib.archive import find
 from sessionlib.counters import counter_named
-from sessionlib.entries import Entry
 from sessionlib.errors import LeaseLost, ProviderRejected, StoreUnavailable
 from sessionlib.projection import Projection
-from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape
+from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Provider, Shape
 from sessionlib.recount import recounted
+from sessionlib.rooms import nudge_of
 from sessionlib.running.engine import (
     Engine,
     Held,
@@ -23,15 +24,21 @@ from sessionlib.running.engine import (
     patiently,
     run_granted,
 )
+from sessionlib.running.history import SessionHistory
+from sessionlib.running.rooms import reset_window
+from sessionlib.running.streaming import TurnStream
 from sessionlib.steps import Effect, EffectResult, ModelCall, ToolOutput, ToolRun, drive
 from sessionlib.stores.contract import (
     Committed,
     Grant,
+    Handle,
     Lane,
     Snapshot,
 )
 from sessionlib.tools.declaration import Tool, ToolContext, run_tool
 from sessionlib.tools.history import history_tools
+from sessionlib.tools.notebook import Notebook
+from sessionlib.tools.notes import notes_tools
 from sessionlib.turn import RoundOutcome, RoundView, Spent, first_pending, play_round
 
 
@@ -51,7 +58,9 @@ class TurnRun:
         self._engine, self._grant, self._time = engine, grant, TimeLeft(grant, held)
         self._observe = observer_of(engine, grant)
         self._steps = RoundLog(engine, grant)
+        self._stream = TurnStream(engine.streams, engine.store, grant, engine.hear) if grant.is_streamed else None
         self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
+        self._is_own = is_own
         self._shape = Shape.STATELESS if is_own else engine.catalog.provider(self._agent.provider).shape
         self._counter = counter_named(self._agent.counter)
         self._result_cap_tokens = self._agent.budgets(self._counter).result_cap_tokens
@@ -72,11 +81,13 @@ class TurnRun:
 
     def view(self, known_tools: Iterable[str] | None = None) -> RoundView:
         """What the next round is decided from. *known_tools*: names of those that can be run, private ones besides."""
+        window = self._agent.window if self._is_own else self._engine.catalog.window(self._agent)
         return RoundView(
             snapshot=self._snapshot,
             agent=self._agent,
             counter=self._counter,
-            budgets=self._agent.session_budgets(self._counter, self._snapshot.calibration),
+            budgets=self._agent.session_budgets(self._counter, self._snapshot.calibration, window),
+            window_tokens=window.tokens,
             result_cap_tokens=self._result_cap_tokens,
             turn_id=self._grant.work_id,
             round=self._round,
@@ -93,6 +104,7 @@ class TurnRun:
     ) -> tuple[RoundOutcome, Committed]:
         """Play one round, its effects done by *perform*, and commit it. Raises LeaseLost and what *perform* raises."""
         view = self.view(known_tools)
+        self._tell_nudge(view)
         try:
             outcome = drive(play_round(view), self._after_saving(perform), self.saved, self._steps.save)
             commit = outcome.commit(view, new_token())
@@ -111,7 +123,20 @@ class TurnRun:
         )
         self._snapshot = self._after(committed, commit.commit_token, outcome)
         self._pending, self._spent, self._round, self.saved = (), outcome.spent, self._round + 1, {}
-        return outcome, committed
+        return outcome, self._in_fresh_window(committed) if outcome.is_reset else committed
+
+    def _in_fresh_window(self, committed: Committed) -> Committed:
+        """Replace the window that the round used up, before the next begins. The answer, if this was it, is out."""
+        left = reset_window(self._engine, self._grant.session_id, committed)
+        with suppress(StoreUnavailable):  # then the next round is built on what we have, as if it were reset later
+            self._snapshot = self._anew(self._snapshot)
+        return left
+
+    def _tell_nudge(self, view: RoundView) -> None:
+        """Whoever compares requests must know that the last item of this one is in no other."""
+        if nudge_of(view.agent, view.snapshot) is not None:
+            data = {"round": view.round, "nudge": view.snapshot.room.nudge}
+            self._engine.store.emit(self._grant, "nudged", data)
 
     def _after_saving(self, perform: Callable[[Effect], EffectResult]) -> Callable[[Effect], EffectResult]:
         """*perform*, when the result of the effect before is saved."""
@@ -130,11 +155,11 @@ class TurnRun:
             self.saved[name] = result
 
     def run_private(self, call: CallRequest) -> ToolOutput:
-        """Run a call of a private tool."""
-        return run_tool(self._private, call, self._context(call))
+        """Run a call of a private tool. Raises LeaseLost, StoreUnavailable: the call is not answered then."""
+        return run_tool(self._private, call, self._context(call), passing=(LeaseLost, StoreUnavailable))
 
     def is_private(self, name: str) -> bool:
-        """Whether a tool is one of the engine's own (the history tool), which it runs itself."""
+        """Whether a tool is one of the engine's own (history and notes), which it runs itself."""
         return name in self._private
 
     def _after(self, committed: Committed, commit_token: str, outcome: RoundOutcome) -> Snapshot:
@@ -148,12 +173,15 @@ class TurnRun:
             calibration=outcome.calibration,
             trim=outcome.trim,
             handle=outcome.handle,
+            room=outcome.room,
             open_calls=outcome.answer.open_calls if outcome.answer else (),
             abandoned="",
         )
-        if committed.layout_token == before.layout_token:
-            return grown
-        anew = self._engine.store.snapshot(self._grant.session_id, known=grown)
+        is_ours = committed.layout_token == before.layout_token and not outcome.room.is_braked
+        return grown if is_ours else self._anew(grown)  # somebody may have lifted the brake
+
+    def _anew(self, known: Snapshot) -> Snapshot:
+        anew = self._engine.store.snapshot(self._grant.session_id, known=known)
         return recounted(anew, self._agent, self._counter)
 
     def _answered(self, committed: Committed) -> Ran:
@@ -167,43 +195,73 @@ class TurnRun:
         )
 
     def _private_tools(self) -> dict[str, Tool]:
-        if not self._agent.history_tool:
-            return {}
-        return history_tools(self._entry, Projection(self._counter, self._result_cap_tokens))
+        projection = Projection(self._counter, self._result_cap_tokens)
+        history = SessionHistory(self._engine.store, projection, lambda: self._snapshot)
+        reading = history_tools(history, projection) if self._agent.history_tool else {}
+        notes = notes_tools(self._notebook(), projection) if self._agent.has_notes else {}
+        return {**reading, **notes}
+
+    def _notebook(self) -> Notebook:
+        store, session_id = self._engine.store, self._grant.session_id
+        return Notebook(
+            sizes=partial(store.notes, session_id),
+            text=partial(store.note, session_id),
+            write=partial(store.write_note, self._grant),
+        )
 
     def _context(self, call: CallRequest) -> ToolContext:
-        return ToolContext(session_id=self._grant.session_id, turn_id=self._grant.work_id, call_id=call.call_id)
+        return ToolContext(
+            session_id=self._grant.session_id, turn_id=self._grant.work_id, call_id=call.call_id, round=self._round
+        )
 
     def _perform(self, effect: Effect) -> EffectResult:
         match effect:
             case ModelCall():
                 self._observe("model", round=effect.round, request_tokens=effect.request.counted_tokens)
-                return self._ask(effect.request)
+                return self._ask(effect.round, effect.request)
             case ToolRun():
                 self._observe("tool", round=effect.round, tool=effect.call.name)
+                if self.is_private(effect.call.name):
+                    return self.run_private(effect.call)
                 return run_tool(self._tools, effect.call, self._context(effect.call))
             case _:
                 raise TypeError(f"a turn does not do {effect.name}")
 
-    def _ask(self, request: ModelRequest) -> ModelReply:
+    def _ask(self, round: int, request: ModelRequest) -> ModelReply:
         provider = self._engine.catalog.provider(self._agent.provider)
         for attempt in patiently(self._time.is_over):
             with attempt:
-                return _reply(provider.complete(self._in_time(request)))
+                reply = self._tried(provider, round, self._in_time(request))
+                self._note_handle(request, reply)
+                return reply
         raise AssertionError("unreachable: the last attempt raises")
+
+    def _note_handle(self, request: ModelRequest, reply: ModelReply) -> None:
+        """Let the store know of the provider session that a reply brought, should its round never be committed."""
+        if reply.handle is None:
+            return
+        handle = Handle(
+            handle=reply.handle,
+            epoch=self._snapshot.epoch,
+            next_seq=self._snapshot.layout.live.next_seq,
+            provider=self._agent.provider,
+            model=self._agent.model,
+            parent=request.handle or "",
+        )
+        self._steps.brought(handle)
+
+    def _tried(self, provider: Provider, round: int, request: ModelRequest) -> ModelReply:
+        """One try of a model call, streamed if the turn's caller wants that."""
+        if self._stream is None:
+            return _reply(provider.complete(request))
+        with self._stream.trying(round) as stream:
+            reply = _reply(provider.complete(request, stream.add))
+            stream.finish(reply.text)
+            return reply
 
     def _in_time(self, request: ModelRequest) -> ModelRequest:
         """*request* with no more time than the turn has by now: earlier tries took some of it."""
         return replace(request, timeout_seconds=min(request.timeout_seconds, self._time.seconds()))
-
-    def _entry(self, seq: int) -> Entry | None:
-        """An entry of the session by its number, in the window or archived."""
-        live = self._snapshot.layout.live
-        if live.first_seq <= seq < live.next_seq:
-            return live.entries[seq - live.first_seq]
-        if seq >= live.next_seq or seq < 1:
-            return None
-        return find(self._engine.store.chunks(self._grant.session_id, seq, seq), seq)
 
 
 def _reply(given: object) -> ModelReply:

@@ -14,15 +14,34 @@ from sessionlib.stores.contract import (
     JOB_LANES,
     Adoption,
     Grant,
+    Handle,
     HandoffRequest,
     JournalEntry,
     Lane,
+    Limits,
     OpenRequest,
     RoundCommit,
     Settled,
     SubmitRequest,
     TurnInput,
 )
+
+MOST_PARTS = 4_096
+"""Parts that postings may be cut into: an adoption writes all of them."""
+
+MOST_MERGED = 64
+"""Postings that one adoption may replace: it deletes all of their parts."""
+
+NOTE_NAME_LENGTH = 200
+"""The longest name of a note, in characters."""
+
+NOTE_LIMITS = {
+    "note_bytes": "must leave the note within {} bytes",
+    "hint_bytes": "must leave this note within {} bytes: every fresh window begins with it",
+    "notes_limit": "must not make one more note: the session may have {}",
+    "notes_bytes": "must leave the session's notes within {} bytes together",
+}
+"""What breaking a limit of `Limits` means to who writes a note."""
 
 
 def check_open(request: OpenRequest) -> None:
@@ -69,6 +88,53 @@ def check_adoption(adoption: Adoption) -> None:
     check_data("figures", adoption.figures)
     if bool(adoption.dropped_count) != bool(adoption.chunk):
         raise InvalidInput("chunk", len(adoption.chunk), "must be given exactly if entries leave")
+    _check_postings(adoption)
+
+
+def _check_postings(adoption: Adoption) -> None:
+    """Postings end with the chunk; a store keeps them beside it."""
+    postings, merged_count = adoption.postings, adoption.merged_count
+    if not 0 <= merged_count <= (MOST_MERGED if postings else 0):
+        raise InvalidInput("merged_count", merged_count, f"must be at most {MOST_MERGED}, and 0 without postings")
+    if postings is None:
+        return
+    check_count("postings.level", postings.level)
+    if len(postings.parts) > MOST_PARTS:
+        raise InvalidInput("postings.parts", len(postings.parts), f"must be at most {MOST_PARTS}")
+    last_seq = adoption.first_seq + adoption.dropped_count - 1
+    if not adoption.dropped_count or postings.last_seq != last_seq:
+        raise InvalidInput("postings.last_seq", postings.last_seq, "must be that of the chunk")
+    if not 1 <= postings.first_seq <= adoption.first_seq:
+        raise InvalidInput("postings.first_seq", postings.first_seq, "must be that of the chunk or before it")
+
+
+def check_step(grant: Grant, handle: Handle | None) -> None:
+    if handle is not None and grant.lane is not Lane.TURN:
+        raise InvalidInput("handle", handle.handle, "must be absent: only a turn's steps bring one that is kept")
+
+
+def check_wanted(wanted: Sequence[tuple[int, int]]) -> None:
+    for last_seq, part in wanted:
+        check_count("wanted", last_seq)
+        check_count("wanted", part)
+
+
+def check_note(grant: Grant, name: str, text: str, key: str) -> None:
+    if grant.lane is not Lane.TURN:
+        raise InvalidInput("lane", grant.lane, "must be the turn lane: other work writes no notes")
+    check_note_name(name)
+    require_encodable("text", text)
+    check_text("key", key)
+
+
+def check_note_name(name: str) -> None:
+    if not name.strip() or len(name) > NOTE_NAME_LENGTH or not name.isprintable():
+        raise InvalidInput("name", name, f"must be 1 to {NOTE_NAME_LENGTH} printable characters")
+
+
+def note_refusal(limit: str, limits: Limits, size: int) -> InvalidInput:
+    """Why a note of that size in bytes is not written: by the name of a limit, one of `NOTE_LIMITS`."""
+    return InvalidInput("text", f"{size} bytes", NOTE_LIMITS[limit].format(getattr(limits, limit)))
 
 
 def check_handoff(request: HandoffRequest) -> None:

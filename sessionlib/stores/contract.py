@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from sessionlib.deltas import DELTA as DELTA
 from sessionlib.entries import Entry
 from sessionlib.layout import Layout, Record
+from sessionlib.media import Media
 from sessionlib.providers.contract import CallRequest
 from sessionlib.steps import EffectResult
 
@@ -42,6 +44,17 @@ class JobState(StrEnum):
     @property
     def is_finished(self) -> bool:
         return self in (JobState.DONE, JobState.FAILED)
+
+
+THREAD_HINT = "thread_hint.md"
+"""The note that each fresh window begins with (spec/work-room B6)."""
+
+
+class Nudge(StrEnum):
+    """What the policy `work_room` tells the model at the end of a request. Never stored as history."""
+
+    REMINDER = "reminder"
+    FALLBACK = "fallback"
 
 
 class TurnState(StrEnum):
@@ -91,11 +104,16 @@ class TurnInput:
     message: str = ""
     results: tuple[tuple[str, str], ...] = ()
     """Pairs of call id and result text."""
+    media: tuple[Media, ...] = ()
+    """Beside the message."""
 
     @property
     def digest(self) -> str:
         """SHA-256 of the input: one turn id goes with one input."""
-        return hashlib.sha256(json.dumps([self.message, self.results]).encode()).hexdigest()
+        parts: list[Any] = [self.message, self.results]
+        if self.media:
+            parts.append([[item.kind, item.media_type, item.data, item.url, item.name] for item in self.media])
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +121,29 @@ class Trim:
     """How a request is shortened until the next rotation: the same for every request, so that the prefix stays."""
 
     pointers_before_seq: int = 0
-    """Tool results before this sequence number are sent as pointers."""
+    """Tool results before this sequence number are sent as pointers, media of messages by their names."""
     dropped_before_seq: int = 0
     """Live entries before this one are sent as one marker that names their span."""
     records_dropped: bool = False
     """Even the records are sent as a marker: the last resort."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Where a window of the policy `work_room` stands (spec/work-room B4); of no meaning under another policy."""
+
+    is_reminded: bool = False
+    """The model was told, in this window, that the room runs out."""
+    had_breath: bool = False
+    """There was a round in this window at which nothing had to be said."""
+    breathless_count: int = 0
+    """Windows running that had none."""
+    is_braked: bool = False
+    """Fresh windows bring nothing: no more of them, until the brake is lifted."""
+    nudge: Nudge | None = None
+    """What goes with the next request, at its end."""
+    remaining_tokens: int = 0
+    """What a reminder names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +156,14 @@ class Handle:
     """Entries before this sequence number are in it."""
     trim: Trim = field(default_factory=Trim)
     provider: str = ""
+    model: str = ""
+    """Who answered in it: another model would be sent other things."""
+    parent: str = ""
+    """The handle that this one continues ("" for none): the provider needs it as long as this one lives, and a
+    disposal of this one is one of both, and so on back to the oldest.
+
+    In `handles_to_dispose` it says where the disposal stops: "" disposes of the whole chain; with a *parent*, of what
+    is newer than that only: nobody will use this handle, but its parent lives on, or is disposed of by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +190,7 @@ class Snapshot:
     calibration: float = 1.0
     trim: Trim = field(default_factory=Trim)
     handle: Handle | None = None
+    room: Room = field(default_factory=Room)
     open_calls: tuple[CallRequest, ...] = ()
     abandoned: str = ""
     """Why the open calls will never be answered ("" while they may be): the next turn closes them."""
@@ -189,6 +234,8 @@ class Grant:
     first_seq: int = 0
     last_seq: int = 0
     """Handoff and digest lanes only: the span of entries that the job is about."""
+    is_streamed: bool = False
+    """Turn lane only: its caller wants the answer's text as it comes."""
 
 
 class Refusal(StrEnum):
@@ -228,6 +275,8 @@ class UnsavedStep:
     position: int
     name: str
     result: EffectResult
+    handle: Handle | None = None
+    """The provider session that the result brought."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +298,7 @@ class RoundCommit:
     """The entries answer the session's open calls (with results, or because they were abandoned)."""
     handle: Handle | None = None
     trim: Trim = field(default_factory=Trim)
+    room: Room = field(default_factory=Room)
     answer: Answer | None = None
     last_step: UnsavedStep | None = None
     """The step that the round ended with, if it is not saved yet: both go to the store at once, the step first."""
@@ -264,6 +314,28 @@ class Committed:
     """Just requested: dispatch it."""
     disposal: bool = False
     """A handle became due for disposal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Postings:
+    """What a search needs of the archived entries `first_seq … last_seq`, cut into parts by term: see
+    `sessionlib.recall.postings`, which writes and reads them. A store only keeps them."""
+
+    first_seq: int
+    last_seq: int
+    level: int
+    """0: of one chunk; higher: merged from several of the level below."""
+    parts: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostingsRef:
+    """Stored postings without their parts."""
+
+    first_seq: int
+    last_seq: int
+    level: int
+    part_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +357,12 @@ class Adoption:
     records: tuple[Record, ...]
     chunk: bytes
     """Compressed archive chunk of the entries that leave; b"" if none does."""
+    postings: Postings | None = None
+    """Of that chunk, or of it and those before it that they are merged with."""
+    merged_count: int = 0
+    """How many of the newest stored postings they take the place of."""
+    room: Room = field(default_factory=Room)
+    """Of the new window."""
     line_tokens: int
     figures: dict[str, Any]
     """Outcome as figures only (tokens before and after, saturations, consolidation_count, …): audit, watch, answers."""
@@ -424,6 +502,8 @@ class SubmitRequest:
     """How long calls that this turn leaves open wait for their results."""
     is_own: bool = False
     """The caller runs it in a loop of its own: no worker gets it, and its deadline counts from now on."""
+    is_streamed: bool = False
+    """The caller wants the answer's text as it comes, as `delta` events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,7 +522,7 @@ class Event:
 
     id: str
     kind: str
-    """queued, started, delta, tool, round, answered, failed, cancelled, rotated (watch only)."""
+    """queued, started, delta, restarted, tool, round, answered, failed, cancelled, rotated (watch only)."""
     data: dict[str, Any]
     at: float
 
@@ -490,6 +570,8 @@ class SessionView:
     created_at: float
     updated_at: float
     archived_bytes: int = 0
+    """Of the archive's chunks as they are stored; what a search needs besides (postings) is not counted."""
+    room: Room = field(default_factory=Room)
 
     @property
     def conversation_tokens(self) -> int:
@@ -504,6 +586,15 @@ class Chunk:
     last_seq: int
     epoch: int
     data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkRef:
+    """An archive chunk without its data."""
+
+    first_seq: int
+    last_seq: int
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -540,6 +631,14 @@ class Limits:
     """Digests of a stretch that may fail before it is left out (spec/summaries C10)."""
     journal_seconds: float = 14 * 86_400.0
     """How long a digest is kept (spec/summaries C10); those of a purged session go with it, except where published."""
+    note_bytes: int = 1_000_000
+    """The largest note (spec/work-room B6)."""
+    hint_bytes: int = 4_096
+    """The largest `thread_hint.md`, which each fresh window begins with (spec/work-room B6)."""
+    notes_limit: int = 200
+    """Notes of one session."""
+    notes_bytes: int = 8_000_000
+    """All notes of one session."""
     journal_limit: int = 1_000
     """Digests that are kept of one session, and published ones of one agent; the oldest go first."""
 
@@ -576,8 +675,13 @@ class SessionStore(Protocol):
         """The session as it is now. Raises UnknownSession."""
         ...
 
-    def save_step(self, grant: Grant, position: int, name: str, result: EffectResult) -> int:
+    def save_step(
+        self, grant: Grant, position: int, name: str, result: EffectResult, handle: Handle | None = None
+    ) -> int:
         """Save a step at *position* (0 first, counted over the whole work) and return how many there are.
+
+        *handle*: the provider session that the result brought (turn lane only). It is due for disposal once its round
+        is committed without it, or its turn ends.
 
         Raises LeaseLost, also when the position would leave a gap.
         """
@@ -588,7 +692,12 @@ class SessionStore(Protocol):
         ...
 
     def emit(self, grant: Grant, kind: str, data: dict[str, Any]) -> None:
-        """Append an event to the granted turn's stream. Raises LeaseLost."""
+        """Append an event to the granted turn's stream. Those of kind `DELTA` go when it ends, and one that is like the
+        newest of them is that one, sent twice. Raises LeaseLost."""
+        ...
+
+    def emit_all(self, events: Sequence[tuple[Grant, str, dict[str, Any]]]) -> Sequence[bool]:
+        """Several `emit`s, of different turns, in one exchange; each is a transaction, and False means a lost lease."""
         ...
 
     def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
@@ -683,7 +792,7 @@ class SessionStore(Protocol):
         ...
 
     def handles_to_dispose(self, session_id: str) -> Sequence[Handle]:
-        """Held provider sessions that no unfinished turn began on."""
+        """Held provider sessions that no unfinished turn began on; `Handle.parent` says how far back each goes."""
         ...
 
     def disposed(self, session_id: str, handle: str) -> None:
@@ -712,6 +821,39 @@ class SessionStore(Protocol):
 
     def chunks(self, session_id: str, first_seq: int = 1, last_seq: int | None = None) -> Sequence[Chunk]:
         """Archive chunks that overlap the span, oldest first."""
+        ...
+
+    def archive_index(self, session_id: str, limit: int = 1_000) -> Sequence[ChunkRef]:
+        """The newest *limit* archive chunks without their data, oldest first."""
+        ...
+
+    def postings_index(self, session_id: str) -> Sequence[PostingsRef]:
+        """What postings there are, oldest first."""
+        ...
+
+    def postings(self, session_id: str, wanted: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        """Parts of postings, each by the last sequence number of theirs and its position; b"" for what is not there
+        (any more: an adopt may have merged them)."""
+        ...
+
+    def notes(self, session_id: str) -> Mapping[str, int]:
+        """Names of the session's notes, sorted, each with its size in bytes; none of an unknown session."""
+        ...
+
+    def note(self, session_id: str, name: str) -> str | None:
+        """A note's text; None if there is none of that name."""
+        ...
+
+    def write_note(self, grant: Grant, name: str, text: str, *, key: str, append: bool = False) -> int:
+        """Write or lengthen a note; its size now, in bytes. Of the turn lane.
+
+        *key* names this one write: sent again it changes nothing. Raises LeaseLost, and InvalidInput for what would be
+        above `Limits.note_bytes`, `hint_bytes`, `notes_limit` or `notes_bytes`.
+        """
+        ...
+
+    def lift_brake(self, session_id: str) -> bool:
+        """Let a session under `work_room` begin fresh windows again; whether it was braked. Raises UnknownSession."""
         ...
 
     def agent_json(self, session_id: str) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from sessionlib.stores.contract import Limits
-from sessionlib.stores.memory_shelf import MemoryDueShelf, MemoryShelf
+from sessionlib.stores.memory_due import MemoryDueShelf
+from sessionlib.stores.memory_shelf import MemoryShelf
 from sessionlib.stores.memory_world import DueMember, MemoryJournal, SessionBox, World
 from sessionlib.stores.ruled import RuledStore
 from sessionlib.stores.rules.state import StoredDigest

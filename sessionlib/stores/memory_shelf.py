@@ -1,19 +1,29 @@
-"""The shelves of a MemoryStore: they read a world, and replace it."""
+"""The shelf of a MemoryStore: it reads a world, and replaces it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sessionlib.layout import Carried, Record
 from sessionlib.steps import EffectResult
-from sessionlib.stores.contract import Chunk, DueItem, DueKind, JobState, Lane, TurnInput
+from sessionlib.stores.contract import (
+    Chunk,
+    ChunkRef,
+    DueKind,
+    JobState,
+    Lane,
+    Postings,
+    PostingsRef,
+    TurnInput,
+)
+from sessionlib.stores.memory_due import by_time
 from sessionlib.stores.memory_world import DueMember, MemoryJournal, SessionBox, Step, World, with_pair
-from sessionlib.stores.rules.state import Head, Job, LiveEntry, StoredDigest, StoredEvent, Turn
+from sessionlib.stores.rules.state import Head, Job, LiveEntry, StoredDigest, StoredEvent, StoredNote, Turn
 
 BULK = (
-    *("turns", "inputs", "inbox", "live", "chunks", "events", "audit", "jobs", "journal"),
+    *("turns", "inputs", "inbox", "live", "chunks", "postings", "notes", "events", "audit", "jobs", "journal"),
     *(f"{lane}_steps" for lane in Lane),
 )
 """What a purge deletes in batches."""
@@ -54,6 +64,9 @@ class MemoryShelf:
     def put_input(self, turn_id: str, value: TurnInput) -> None:
         self.box = replace(self.box, inputs=with_pair(self.box.inputs, turn_id, value))
 
+    def drop_input(self, turn_id: str) -> None:
+        self.box = replace(self.box, inputs=tuple(pair for pair in self.box.inputs if pair[0] != turn_id))
+
     def forget_turns(self, finished_before: float, limit: int) -> None:
         old = [key for key, turn in self.box.turns if turn.state.is_finished and turn.finished <= finished_before]
         forgotten = set(old[:limit])
@@ -61,7 +74,7 @@ class MemoryShelf:
             self.box,
             turns=tuple(pair for pair in self.box.turns if pair[0] not in forgotten),
             inputs=tuple(pair for pair in self.box.inputs if pair[0] not in forgotten),
-            events=tuple(pair for pair in self.box.events if pair[0] not in forgotten),
+            events=tuple(event for event in self.box.events if event[0] not in forgotten),
         )
 
     def inbox(self) -> Sequence[str]:
@@ -166,8 +179,36 @@ class MemoryShelf:
     def archived_bytes(self) -> int:
         return sum(len(chunk.data) for chunk in self.box.chunks)
 
+    def chunk_index(self, limit: int) -> Sequence[ChunkRef]:
+        newest = self.box.chunks[max(0, len(self.box.chunks) - limit) :]
+        return [ChunkRef(first_seq=one.first_seq, last_seq=one.last_seq, epoch=one.epoch) for one in newest]
+
+    def put_postings(self, postings: Postings, merged_count: int) -> None:
+        kept = self.box.postings[: len(self.box.postings) - merged_count]
+        self.box = replace(self.box, postings=(*kept, postings))
+
+    def postings_index(self) -> Sequence[PostingsRef]:
+        return [
+            PostingsRef(first_seq=one.first_seq, last_seq=one.last_seq, level=one.level, part_count=len(one.parts))
+            for one in self.box.postings
+        ]
+
+    def postings_part(self, last_seq: int, part: int) -> bytes | None:
+        parts = next((one.parts for one in self.box.postings if one.last_seq == last_seq), ())
+        return parts[part] if part < len(parts) else None
+
+    def note(self, name: str) -> StoredNote | None:
+        return dict(self.box.notes).get(name)
+
+    def put_note(self, name: str, note: StoredNote) -> None:
+        self.box = replace(self.box, notes=with_pair(self.box.notes, name, note))
+
+    def note_sizes(self) -> Mapping[str, int]:
+        return {name: note.size for name, note in self.box.notes}
+
     def append_event(self, turn_id: str, event: StoredEvent) -> None:
-        self.box = replace(self.box, events=(*self.box.events, (turn_id, event)))
+        last_number = max((number for owner, number, _ in self.box.events if owner == turn_id), default=0)
+        self.box = replace(self.box, events=(*self.box.events, (turn_id, last_number + 1, event)))
 
     def append_audit(self, event: StoredEvent, limit: int) -> None:
         audit = (*self.box.audit, event)
@@ -175,10 +216,20 @@ class MemoryShelf:
         self.box = replace(self.box, audit=audit[over:], audit_dropped=self.box.audit_dropped + over)
 
     def events(self, turn_id: str, after: int, limit: int) -> Sequence[tuple[int, StoredEvent]]:
-        return _page([event for owner, event in self.box.events if owner == turn_id], 0, after, limit)
+        mine = [(number, event) for owner, number, event in self.box.events if owner == turn_id and number > after]
+        return mine[:limit]
+
+    def newest_event(self, turn_id: str, kind: str) -> StoredEvent | None:
+        mine = (event for owner, _, event in reversed(self.box.events) if owner == turn_id and event.kind == kind)
+        return next(mine, None)
+
+    def drop_events(self, turn_id: str, kind: str) -> None:
+        kept = tuple(one for one in self.box.events if not (one[0] == turn_id and one[2].kind == kind))
+        self.box = replace(self.box, events=kept)
 
     def audit(self, after: int, limit: int) -> Sequence[tuple[int, StoredEvent]]:
-        return _page(self.box.audit, self.box.audit_dropped, after, limit)
+        numbered = enumerate(self.box.audit, start=self.box.audit_dropped + 1)
+        return [(number, event) for number, event in numbered if number > after][:limit]
 
     def has_due(self, *kinds: DueKind) -> bool:
         return any(member.session_id == self.session_id and member.kind in kinds for member in self.world.due)
@@ -189,7 +240,7 @@ class MemoryShelf:
 
     def put_due(self, kind: DueKind, work_id: str, at: float) -> None:
         self.drop_due(kind, work_id)
-        self.world = replace(self.world, due=_by_time(*self.world.due, DueMember(self.session_id, kind, work_id, at)))
+        self.world = replace(self.world, due=by_time(*self.world.due, DueMember(self.session_id, kind, work_id, at)))
 
     def drop_due(self, kind: DueKind, work_id: str) -> None:
         mine = (self.session_id, kind, work_id)
@@ -226,43 +277,3 @@ class MemoryShelf:
     def _bulk(self) -> dict[str, Any]:
         """What is deleted in batches."""
         return {name: getattr(self.box, name) for name in BULK if getattr(self.box, name)}
-
-
-@dataclass
-class MemoryDueShelf:
-    """The due members of a world inside one transaction."""
-
-    world: World
-
-    def overdue(self, now: float, limit: int) -> Sequence[tuple[DueItem, int]]:
-        return [
-            (DueItem(session_id=member.session_id, kind=member.kind, id=member.work_id), member.sweeps)
-            for member in self.world.due
-            if member.at <= now
-        ][:limit]
-
-    def move(self, item: DueItem, at: float, sweeps: int) -> None:
-        moved = DueMember(item.session_id, item.kind, item.id, at, sweeps)
-        mine = (item.session_id, item.kind, item.id)
-        others = (member for member in self.world.due if (member.session_id, member.kind, member.work_id) != mine)
-        self.world = replace(self.world, due=_by_time(*others, moved))
-
-    def pull_back(self, kinds: Sequence[DueKind], latest: float) -> None:
-        self.world = replace(
-            self.world,
-            due=_by_time(
-                *(
-                    replace(member, at=min(member.at, latest)) if member.kind in kinds else member
-                    for member in self.world.due
-                )
-            ),
-        )
-
-
-def _by_time(*members: DueMember) -> tuple[DueMember, ...]:
-    return tuple(sorted(members, key=lambda member: (member.at, member.session_id, member.kind, member.work_id)))
-
-
-def _page(events: Sequence[StoredEvent], dropped: int, after: int, limit: int) -> Sequence[tuple[int, StoredEvent]]:
-    numbered = enumerate(events, start=dropped + 1)
-    return [(number, event) for number, event in numbered if number > after][:limit]

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from sessionlib.layout import Carried, Record
 from sessionlib.steps import EffectResult
-from sessionlib.stores.contract import Chunk, DueKind, Lane, TurnInput
-from sessionlib.stores.rules.state import Head, Job, LiveEntry, StoredDigest, StoredEvent, Turn
+from sessionlib.stores.contract import Chunk, DueKind, Lane, Postings, TurnInput
+from sessionlib.stores.rules.state import Head, Job, LiveEntry, StoredDigest, StoredEvent, StoredNote, Turn
 
 Step = tuple[str, EffectResult]
 Key = TypeVar("Key")
@@ -34,7 +34,10 @@ class SessionBox:
     records: tuple[Record, ...] = ()
     carried: Carried | None = None
     chunks: tuple[Chunk, ...] = ()
-    events: tuple[tuple[str, StoredEvent], ...] = ()
+    postings: tuple[Postings, ...] = ()
+    notes: tuple[tuple[str, StoredNote], ...] = ()
+    events: tuple[tuple[str, int, StoredEvent], ...] = ()
+    """Each with its turn, and its number there."""
     audit: tuple[StoredEvent, ...] = ()
     audit_dropped: int = 0
     """Audit lines that its limit pushed out: the ids of the others go on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ from sessionlib.stores.contract import (
     Adopted,
     Adoption,
     Chunk,
+    ChunkRef,
     Committed,
     DueItem,
     Event,
@@ -29,6 +30,7 @@ from sessionlib.stores.contract import (
     Limits,
     Opened,
     OpenRequest,
+    PostingsRef,
     Refusal,
     RoundCommit,
     SessionView,
@@ -39,7 +41,21 @@ from sessionlib.stores.contract import (
     TurnState,
     TurnView,
 )
-from sessionlib.stores.rules import digests, due, handoffs, jobs, journal, lifecycle, reading, rotations, turns, work
+from sessionlib.stores.rules import (
+    digests,
+    due,
+    handles,
+    handoffs,
+    jobs,
+    journal,
+    lifecycle,
+    notes,
+    reading,
+    room,
+    rotations,
+    turns,
+    work,
+)
 from sessionlib.stores.rules.operation import Operation
 from sessionlib.stores.rules.shelf import DueShelf, Journal, Shelf
 
@@ -105,9 +121,12 @@ class RuledStore(ABC):
         with self._operation(session_id, write=False) as op:
             return reading.snapshot(op, known)
 
-    def save_step(self, grant: Grant, position: int, name: str, result: EffectResult) -> int:
+    def save_step(
+        self, grant: Grant, position: int, name: str, result: EffectResult, handle: Handle | None = None
+    ) -> int:
+        checks.check_step(grant, handle)
         with self._operation(grant.session_id) as op:
-            return work.save_step(op, grant, position, name, result)
+            return work.save_step(op, grant, position, name, result, handle)
 
     def renew(self, grant: Grant) -> None:
         with self._operation(grant.session_id) as op:
@@ -118,12 +137,22 @@ class RuledStore(ABC):
         with self._operation(grant.session_id) as op:
             work.emit(op, grant, kind, data)
 
+    def emit_all(self, events: Sequence[tuple[Grant, str, dict[str, Any]]]) -> Sequence[bool]:
+        return [self._is_emitted(*event) for event in events]
+
+    def _is_emitted(self, grant: Grant, kind: str, data: dict[str, Any]) -> bool:
+        try:
+            self.emit(grant, kind, data)
+        except LeaseLost:
+            return False
+        return True
+
     def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
         checks.check_commit(commit)
         with self._operation(grant.session_id) as op:
             if step := commit.last_step:
                 with suppress(LeaseLost):  # as for a commit that is sent again; what it may do itself is checked next
-                    work.save_step(op, grant, step.position, step.name, step.result)
+                    work.save_step(op, grant, step.position, step.name, step.result, step.handle)
             return turns.commit(op, grant, commit)
 
     def adopt(self, grant: Grant, adoption: Adoption) -> Adopted:
@@ -223,7 +252,7 @@ class RuledStore(ABC):
 
     def disposed(self, session_id: str, handle: str) -> None:
         with self._operation(session_id) as op:
-            lifecycle.disposed(op, handle)
+            handles.disposed(op, handle)
 
     def turn(self, session_id: str, turn_id: str) -> TurnView | None:
         require_id("turn_id", turn_id)
@@ -242,6 +271,38 @@ class RuledStore(ABC):
     def chunks(self, session_id: str, first_seq: int = 1, last_seq: int | None = None) -> Sequence[Chunk]:
         with self._operation(session_id, write=False) as op:
             return reading.chunks(op, first_seq, last_seq)
+
+    def archive_index(self, session_id: str, limit: int = 1_000) -> Sequence[ChunkRef]:
+        checks.check_count("limit", limit)
+        with self._operation(session_id, write=False) as op:
+            return reading.archive_index(op, limit)
+
+    def postings_index(self, session_id: str) -> Sequence[PostingsRef]:
+        with self._operation(session_id, write=False) as op:
+            return reading.postings_index(op)
+
+    def postings(self, session_id: str, wanted: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        checks.check_wanted(wanted)
+        with self._operation(session_id, write=False) as op:
+            return reading.postings(op, wanted)
+
+    def notes(self, session_id: str) -> Mapping[str, int]:
+        with self._operation(session_id, write=False) as op:
+            return notes.notes(op)
+
+    def note(self, session_id: str, name: str) -> str | None:
+        checks.check_note_name(name)
+        with self._operation(session_id, write=False) as op:
+            return notes.note(op, name)
+
+    def write_note(self, grant: Grant, name: str, text: str, *, key: str, append: bool = False) -> int:
+        checks.check_note(grant, name, text, key)
+        with self._operation(grant.session_id) as op:
+            return notes.write_note(op, grant, name, text, key, append=append)
+
+    def lift_brake(self, session_id: str) -> bool:
+        with self._operation(session_id) as op:
+            return room.lift_brake(op)
 
     def view(self, session_id: str) -> SessionView:
         with self._operation(session_id, write=False) as op:

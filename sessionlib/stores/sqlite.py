@@ -17,8 +17,9 @@ from pathlib import Path
 from sessionlib.errors import StoreCorrupt, StoreFull, StoreUnavailable
 from sessionlib.stores.contract import Limits
 from sessionlib.stores.ruled import RuledStore
+from sessionlib.stores.sqlite_due import SqliteDueShelf
 from sessionlib.stores.sqlite_journal import SqliteJournal
-from sessionlib.stores.sqlite_shelf import SqliteDueShelf, SqliteShelf
+from sessionlib.stores.sqlite_shelf import SqliteShelf
 
 APPLICATION_ID = 0x5E55104B
 """Marks the file as ours, so that no foreign database is written to."""
@@ -74,7 +75,16 @@ CREATE TABLE published (agent TEXT, origin TEXT, digest TEXT, at REAL NOT NULL, 
 CREATE INDEX published_by_time ON published (agent, at);
 """
 
-FORMATS = (FIRST_FORMAT, WITH_JOBS)
+WITH_NOTES = """
+CREATE TABLE postings_index (session TEXT, last_seq INTEGER, first_seq INTEGER NOT NULL, level INTEGER NOT NULL,
+    part_count INTEGER NOT NULL, PRIMARY KEY (session, last_seq));
+CREATE TABLE postings (session TEXT, last_seq INTEGER, part INTEGER, data BLOB NOT NULL,
+    PRIMARY KEY (session, last_seq, part));
+CREATE TABLE notes (session TEXT, name TEXT, key TEXT NOT NULL, size INTEGER NOT NULL, data TEXT NOT NULL,
+    PRIMARY KEY (session, name));
+"""
+
+FORMATS = (FIRST_FORMAT, WITH_JOBS, WITH_NOTES)
 """What makes a file of each format one of the next; the first makes an empty file one. A change that older code cannot
 work with adds one."""
 

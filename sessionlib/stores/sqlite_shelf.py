@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,23 @@ from sessionlib.codec import decode, decode_step, encode
 from sessionlib.entries import Entry
 from sessionlib.layout import Carried, Record
 from sessionlib.steps import EffectResult
-from sessionlib.stores.contract import Chunk, DueItem, DueKind, JobState, Lane, TurnInput
-from sessionlib.stores.rules.state import Head, Job, LiveEntry, StoredEvent, Turn
+from sessionlib.stores.contract import (
+    Chunk,
+    ChunkRef,
+    DueKind,
+    JobState,
+    Lane,
+    Postings,
+    PostingsRef,
+    TurnInput,
+)
+from sessionlib.stores.rules.state import Head, Job, LiveEntry, StoredEvent, StoredNote, Turn
 from sessionlib.stores.sqlite_journal import SqliteJournal
 
-BULK_TABLES = ("turns", "inputs", "inbox", "steps", "live", "chunks", "events", "audit", "layouts", "jobs", "journal")
+BULK_TABLES = (
+    *("turns", "inputs", "inbox", "steps", "live", "layouts", "chunks", "postings_index", "postings", "notes"),
+    *("events", "audit", "jobs", "journal"),
+)
 """What a purge deletes in batches."""
 
 
@@ -58,6 +70,9 @@ class SqliteShelf:
 
     def put_input(self, turn_id: str, value: TurnInput) -> None:
         self._run("INSERT OR REPLACE INTO inputs VALUES (?, ?, ?)", turn_id, encode(value))
+
+    def drop_input(self, turn_id: str) -> None:
+        self._run("DELETE FROM inputs WHERE session = ? AND turn = ?", turn_id)
 
     def forget_turns(self, finished_before: float, limit: int) -> None:
         sql = "SELECT turn FROM turns WHERE session = ? AND finished <= ? ORDER BY finished LIMIT ?"
@@ -183,6 +198,47 @@ class SqliteShelf:
     def archived_bytes(self) -> int:
         return int(self._first("SELECT total(length(data)) FROM chunks WHERE session = ?"))
 
+    def chunk_index(self, limit: int) -> Sequence[ChunkRef]:
+        sql = "SELECT first_seq, last_seq, epoch FROM chunks WHERE session = ? ORDER BY first_seq DESC LIMIT ?"
+        rows = self._run(sql, limit).fetchall()
+        return [ChunkRef(first_seq=first, last_seq=last, epoch=epoch) for first, last, epoch in reversed(rows)]
+
+    def put_postings(self, postings: Postings, merged_count: int) -> None:
+        newest = "SELECT last_seq FROM postings_index WHERE session = ? ORDER BY last_seq DESC LIMIT ?"
+        for (last_seq,) in self._run(newest, merged_count).fetchall():
+            for table in ("postings_index", "postings"):
+                self._run(f"DELETE FROM {table} WHERE session = ? AND last_seq = ?", last_seq)
+        last_seq, part_count = postings.last_seq, len(postings.parts)
+        index_row = (last_seq, postings.first_seq, postings.level, part_count)
+        self._run("INSERT INTO postings_index VALUES (?, ?, ?, ?, ?)", *index_row)
+        self.connection.executemany(
+            "INSERT INTO postings VALUES (?, ?, ?, ?)",
+            [(self.session_id, last_seq, part, data) for part, data in enumerate(postings.parts)],
+        )
+
+    def postings_index(self) -> Sequence[PostingsRef]:
+        columns = "first_seq, last_seq, level, part_count"
+        rows = self._run(f"SELECT {columns} FROM postings_index WHERE session = ? ORDER BY last_seq")
+        return [
+            PostingsRef(first_seq=first, last_seq=last, level=level, part_count=part_count)
+            for first, last, level, part_count in rows
+        ]
+
+    def postings_part(self, last_seq: int, part: int) -> bytes | None:
+        sql = "SELECT data FROM postings WHERE session = ? AND last_seq = ? AND part = ?"
+        data: bytes | None = self._first(sql, last_seq, part)
+        return data
+
+    def note(self, name: str) -> StoredNote | None:
+        row = self._run("SELECT key, data FROM notes WHERE session = ? AND name = ?", name).fetchone()
+        return StoredNote(key=row[0], text=row[1]) if row else None
+
+    def put_note(self, name: str, note: StoredNote) -> None:
+        self._run("INSERT OR REPLACE INTO notes VALUES (?, ?, ?, ?, ?)", name, note.key, note.size, note.text)
+
+    def note_sizes(self) -> Mapping[str, int]:
+        return dict(self._run("SELECT name, size FROM notes WHERE session = ?").fetchall())
+
     def append_event(self, turn_id: str, event: StoredEvent) -> None:
         sql = "INSERT INTO events (session, turn, kind, data, at) VALUES (?, ?, ?, ?, ?)"
         self._run(sql, turn_id, event.kind, event.data, event.at)
@@ -190,6 +246,14 @@ class SqliteShelf:
     def events(self, turn_id: str, after: int, limit: int) -> Sequence[tuple[int, StoredEvent]]:
         sql = "SELECT id, kind, data, at FROM events WHERE session = ? AND turn = ? AND id > ? ORDER BY id LIMIT ?"
         return [(number, StoredEvent(*event)) for number, *event in self._run(sql, turn_id, after, limit)]
+
+    def newest_event(self, turn_id: str, kind: str) -> StoredEvent | None:
+        sql = "SELECT kind, data, at FROM events WHERE session = ? AND turn = ? AND kind = ? ORDER BY id DESC LIMIT 1"
+        row = self._run(sql, turn_id, kind).fetchone()
+        return StoredEvent(*row) if row else None
+
+    def drop_events(self, turn_id: str, kind: str) -> None:
+        self._run("DELETE FROM events WHERE session = ? AND turn = ? AND kind = ?", turn_id, kind)
 
     def append_audit(self, event: StoredEvent, limit: int) -> None:
         self._run("INSERT INTO audit (session, kind, data, at) VALUES (?, ?, ?, ?)", event.kind, event.data, event.at)
@@ -238,29 +302,3 @@ class SqliteShelf:
             if limit <= 0:
                 return False
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class SqliteDueShelf:
-    """The due members inside the connection's transaction."""
-
-    connection: sqlite3.Connection
-
-    def overdue(self, now: float, limit: int) -> Sequence[tuple[DueItem, int]]:
-        rows = self.connection.execute(
-            "SELECT session, kind, work, sweeps FROM due WHERE at <= ? ORDER BY at LIMIT ?", (now, limit)
-        )
-        return [
-            (DueItem(session_id=session_id, kind=DueKind(kind), id=work_id), sweeps)
-            for session_id, kind, work_id, sweeps in rows
-        ]
-
-    def move(self, item: DueItem, at: float, sweeps: int) -> None:
-        self.connection.execute(
-            "UPDATE due SET at = ?, sweeps = ? WHERE session = ? AND kind = ? AND work = ?",
-            (at, sweeps, item.session_id, item.kind, item.id),
-        )
-
-    def pull_back(self, kinds: Sequence[DueKind], latest: float) -> None:
-        for kind in kinds:
-            self.connection.execute("UPDATE due SET at = ? WHERE at > ? AND kind = ?", (latest, latest, kind))

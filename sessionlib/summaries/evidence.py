@@ -88,7 +88,8 @@ def project(
     instruction_tools: AbstractSet[str] = frozenset(),
     result_cap: int = RESULT_CAP_CHARACTERS,
 ) -> Evidence:
-    """The evidence in *records* and *entries*: media named, secrets replaced, tool items capped, blank ones left out.
+    """The evidence in *records* and *entries*: media named, secrets replaced, tool items capped, blank ones and opaque
+    ones left out.
 
     Results of *instruction_tools* are kept whole, as skill invocations; of others the first *result_cap* characters.
     Secrets are replaced before anything is cut: half of one would no longer be recognised. Raises InvalidInput for a
@@ -155,6 +156,12 @@ class _Draft:
         text = self.text[:cap] + _omission(omitted)
         return _Draft(self.provenance, text, self.redaction_count, omitted)
 
+    def followed_by(self, other: _Draft) -> _Draft:
+        """This item and what *other* says below it."""
+        text = f"{self.text}\n{other.text}".lstrip("\n")
+        count = self.redaction_count + other.redaction_count
+        return _Draft(self.provenance, text, count, self.omitted_characters + other.omitted_characters)
+
 
 @dataclass(frozen=True, slots=True)
 class _Projection:
@@ -170,13 +177,15 @@ class _Projection:
         tool_names: dict[str | None, str | None] = {}
         drafts = []
         for entry in entries:
+            if entry.kind is EntryKind.OPAQUE:
+                continue
             if entry.kind is EntryKind.TOOL_CALL:
                 tool_names[entry.tool_call_id] = entry.tool_name
                 drafts.append(self._call(entry))
             elif entry.kind is EntryKind.TOOL_RESULT:
                 drafts.append(self._result(entry, entry.tool_name or tool_names.get(entry.tool_call_id)))
             else:
-                drafts.append(_Draft.clean(_PROVENANCES[entry.kind], entry.text))
+                drafts.append(_Draft.clean(_PROVENANCES[entry.kind], entry.readable))
         return drafts
 
     def _call(self, entry: Entry) -> _Draft:
@@ -189,8 +198,10 @@ class _Projection:
 
     def _result(self, entry: Entry, tool_name: str | None) -> _Draft:
         if tool_name in self.instruction_tools:
-            return _Draft.clean(Provenance.SKILL_INVOCATION, entry.text)
-        return _Draft.clean(Provenance.TOOL_RESULT, entry.text).cut_to(self.result_cap)
+            return _Draft.clean(Provenance.SKILL_INVOCATION, entry.readable)
+        draft = _Draft.clean(Provenance.TOOL_RESULT, entry.text).cut_to(self.result_cap)
+        labels = "\n".join(media.label for media in entry.media)
+        return draft.followed_by(_Draft.clean(Provenance.TOOL_RESULT, labels)) if labels else draft
 
 
 def _printed_call(name: str | None, arguments: str) -> str:

@@ -47,6 +47,7 @@ _WORD = re.compile(
     r"|[^\W_぀-ヿ㐀-鿿가-힯](?:[\w./:@#$%-]*\w)?"
 )
 _INNER = re.compile(r"\w[_/\\:@#$][\w/]|\w\.[a-zA-Z]\w|[a-z][A-Z]|^[A-Z]{2,}$")
+_BOUNDARY = re.compile(r"""[\s"'`(){}\[\]<>|;=]""")
 _GREETING = re.compile(
     r"(hi|hello|hey|thanks|thank you|good (morning|evening|afternoon|luck)|you're welcome|great|okay|ok|sure|bye)\b",
     re.IGNORECASE,
@@ -114,17 +115,22 @@ def _weight(label: str, text: str) -> float:
 
 
 def _parts(sentence: str) -> Iterator[str]:
-    """*sentence* in parts of at most PIECE_CHARACTERS, broken at blanks where there are any."""
+    """*sentence* in parts of at most PIECE_CHARACTERS, broken at blanks where there are any, or else at punctuation."""
     start = 0
     while len(sentence) - start > PIECE_CHARACTERS:
         end = start + PIECE_CHARACTERS
         blank = sentence.rfind(" ", start + PIECE_CHARACTERS // 2, end)
-        end = blank if blank > 0 else end
+        end = blank if blank > 0 else _between_values(sentence, start + PIECE_CHARACTERS // 2, end)
         if part := sentence[start:end].strip():
             yield part
         start = end
     if part := sentence[start:].strip():
         yield part
+
+
+def _between_values(text: str, least: int, most: int) -> int:
+    """The last place from *least* to *most* that breaks no value in two: half an identifier would look made up."""
+    return max((match.end() for match in _BOUNDARY.finditer(text, least, most)), default=most)
 
 
 def ranked(positions: Sequence[int], pieces: Sequence[Piece], points: Mapping[str, float]) -> Iterator[int]:

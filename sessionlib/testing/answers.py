@@ -1,4 +1,4 @@
-"""How the fake provider server answers: what it refuses as a real API would, an echo, a record, a recorded reply."""
+"""How the fake provider server answers: with an echo, with a record, with a recorded reply."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from sessionlib.tokens import Counter
 ECHO_CHARACTERS = 200
 """How much of the newest message an echo repeats."""
 
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
-_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 _EVIDENCE = re.compile(
     r"^--- (?:evidence item|previous record) (\w+);[^\n]* ---\n(.*?)\n"
     r"--- end (?:of previous record|evidence item) \1 ---$",
@@ -30,12 +28,14 @@ _PURPOSE = re.compile(r"^Purpose: (\w+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model says: text, and calls as chat completions have them; instead of both, a refusal or reasoning."""
+    """What the model thinks and says: text, and calls as chat completions have them; or a refusal."""
 
     text: str = ""
     calls: tuple[dict[str, Any], ...] = ()
     refusal: str = ""
     reasoning: str = ""
+    is_redacted: bool = False
+    """Nobody is shown the reasoning."""
 
     def message(self) -> dict[str, Any]:
         """As a chat-completions message; `reasoning_content` is what compatible servers call reasoning."""
@@ -81,8 +81,8 @@ def _under_headings(purpose: Purpose, lines: Sequence[str]) -> str:
 
 
 def recorded(value: Any) -> Answer:
-    """A recorded reply: `{"text": …, "calls": [{"call_id": …, "name": …, "arguments": …}]}`, or with "refusal" or
-    "reasoning" instead. Raises InvalidInput."""
+    """A recorded reply: `{"text": …, "calls": [{"call_id": …, "name": …, "arguments": …}], "refusal": …,
+    "reasoning": …, "is_redacted": …}`, each of them optional. Raises InvalidInput."""
     try:
         calls = tuple(
             {
@@ -92,44 +92,8 @@ def recorded(value: Any) -> Answer:
             }
             for call in value.get("calls", [])
         )
-        return Answer(value.get("text", ""), calls, value.get("refusal", ""), value.get("reasoning", ""))
+        texts = [str(value.get(name, "")) for name in ("text", "refusal", "reasoning")]
+        return Answer(texts[0], calls, texts[1], texts[2], is_redacted=bool(value.get("is_redacted")))
     except (KeyError, TypeError, AttributeError):
         rule = 'must be like {"text": "…", "calls": [{"call_id": "…", "name": "…", "arguments": "…"}]}'
         raise InvalidInput("answers", value, rule) from None
-
-
-def fault_in(body: Any) -> str | None:
-    """Why a real API would refuse this request; None if it would not.
-
-    Checked are the faults that break sessions in practice: results without their calls, calls without their results,
-    tool names outside the alphabet, unknown roles, no messages at all.
-    """
-    if not isinstance(body, dict) or not isinstance(body.get("model"), str):
-        return "you must provide a model parameter"
-    if body.get("stream"):
-        return "this server does not stream"
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
-        return "messages must be a list with at least one element"
-    for tool in body.get("tools", []):
-        if not _TOOL_NAME.fullmatch(tool["function"]["name"]):
-            return "tool names must match ^[a-zA-Z0-9_-]{1,64}$"
-    return _fault_in_messages(messages)
-
-
-def _fault_in_messages(messages: Sequence[Any]) -> str | None:
-    unanswered: set[str] = set()
-    for position, message in enumerate(messages):
-        if not isinstance(message, dict) or message.get("role") not in _ROLES:
-            return f"messages[{position}] has no known role"
-        if message["role"] == "tool":
-            if message.get("tool_call_id") not in unanswered:
-                return f"messages[{position}] with role tool must follow a message with its tool_call"
-            unanswered.remove(message["tool_call_id"])
-            continue
-        if unanswered:
-            return f"messages[{position}]: a message with tool_calls must be followed by a result for each"
-        unanswered = {call["id"] for call in message.get("tool_calls") or []}
-        if not unanswered and not isinstance(message.get("content"), str | list):
-            return f"messages[{position}] has no content"
-    return "the last tool_calls have no results" if unanswered else None

@@ -5,70 +5,37 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
-from enum import StrEnum
+from dataclasses import fields, replace
 from typing import Any
 
-from sessionlib.counters import counter_named
 from sessionlib.errors import InvalidInput
 from sessionlib.testing.answers import Answer, echo, record_of, recorded
+from sessionlib.testing.calls import SUMMARIZER_MODEL, Call, Tokenizer
 from sessionlib.testing.chat_api import ChatApi
+from sessionlib.testing.failures import (
+    HELD_KINDS,
+    Failure,
+    Failures,
+    Fault,
+    Gate,
+    Kind,
+    failing_kind,
+    failure_named,
+    held_kinds,
+)
 from sessionlib.testing.messages_api import MessagesApi
 from sessionlib.testing.observations import Observations
+from sessionlib.testing.pace import broken, making_seconds, paced
+from sessionlib.testing.prefix_cache import PrefixCache
 from sessionlib.testing.responses_api import ResponsesApi
-from sessionlib.testing.wire import Asked, Refused, Response, Spent, WireApi
+from sessionlib.testing.traits import Traits
+from sessionlib.testing.wire import EVENT_STREAM, Event, Refused, Response, WireApi
 
-SUMMARIZER_MODEL = "summarizer"
-"""The model whose requests are consolidations."""
+__all__ = ["SUMMARIZER_MODEL", "FakeProvider", "Kind", "RequestCheck", "Traits"]
 
-
-class Kind(StrEnum):
-    """Which calls a hold or a failure is for. `all` means answers and summaries; a disposal cannot be held."""
-
-    ALL = "all"
-    ANSWERS = "answers"
-    SUMMARIES = "summaries"
-    DISPOSALS = "disposals"
-
-    def covers(self, kind: Kind) -> bool:
-        return self is kind or (self is Kind.ALL and kind in _HELD_KINDS)
-
-
-_HELD_KINDS = (Kind.ANSWERS, Kind.SUMMARIES)
-
-_BROKEN = {
-    "garbage": Response(200, b"<html><body>gateway", "text/html"),
-    "truncated": Response(200, b'{"id":"fake","object":"chat.completion","choices":[{"mess'),
-}
-"""What comes instead of an answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
-    """How the server behaves. Raises InvalidInput for nonsense."""
-
-    window_tokens: int = 128_000
-    latency_seconds: float = 0.0
-    summary_latency_seconds: float = 0.0
-
-    def __post_init__(self) -> None:
-        if isinstance(self.window_tokens, bool) or not isinstance(self.window_tokens, int) or self.window_tokens < 1:
-            raise InvalidInput("window_tokens", self.window_tokens, "must be at least 1")
-        for name in ("latency_seconds", "summary_latency_seconds"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-                raise InvalidInput(name, value, "must be seconds, 0 or more")
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    failure: int | str
-    kind: Kind
-    retry_after_seconds: float | None = None
-
+_ASKED_FOR = "a failure was asked for"
+_GARBAGE = Response(200, b"<html><body>gateway", "text/html")
 
 RequestCheck = Callable[[str, Any], str | None]
 """Takes an API's name and a request's body; says what is wrong with it, None if nothing is."""
@@ -83,17 +50,17 @@ class FakeProvider:
     def __init__(self, *, check: RequestCheck | None = None, **traits: Any) -> None:
         self.traits = Traits(**traits)
         self.observations = Observations()
+        self.cache = PrefixCache()
         self.chat, self.messages, self.responses = ChatApi(), MessagesApi(), ResponsesApi()
         self._check = check
-        self._counter = counter_named("o200k_base")
         self._lock = threading.Lock()
-        self._gates = {kind: _Gate() for kind in _HELD_KINDS}
-        self._failures: deque[_Failure] = deque()
+        self._gates = {kind: Gate() for kind in HELD_KINDS}
+        self._failures = Failures()
         self._recordings: dict[str, dict[str, Any]] = {}
 
     def change(self, **traits: Any) -> None:
         """Change traits from now on. Raises InvalidInput."""
-        known = [field.name for field in fields(Traits)]
+        known = [trait.name for trait in fields(Traits)]
         if unknown := traits.keys() - set(known):
             raise InvalidInput("settings", min(unknown), f"must be among {', '.join(known)}")
         with self._lock:
@@ -101,25 +68,29 @@ class FakeProvider:
 
     def hold(self, kind: str = Kind.ALL) -> None:
         """Keep calls of that kind open until `release`. They are counted before they are held."""
-        for gate in self._gates_of(kind):
-            gate.close()
+        for held in held_kinds(kind):
+            self._gates[held].close()
 
     def release(self, kind: str = Kind.ALL) -> None:
-        """Answer what is held, and hold no more of that kind."""
-        for gate in self._gates_of(kind):
-            gate.open()
+        """Answer what is held, and hold no more of that kind; `all` means streams too, and what hangs."""
+        for held in HELD_KINDS if kind == Kind.ALL else held_kinds(kind):
+            self._gates[held].open()
 
     def fail(
-        self, failure: int | str, count: int = 1, kind: str = Kind.ALL, retry_after_seconds: float | None = None
+        self,
+        failure: int | str,
+        count: int = 1,
+        kind: str = Kind.ALL,
+        *,
+        retry_after_seconds: float | None = None,
+        headers: Mapping[str, object] | None = None,
+        trickle_seconds: float = 1.0,
     ) -> None:
-        """Fail the next *count* calls of that kind: with a status, with `garbage` (half a page of HTML), or with an
-        answer that is `truncated`."""
-        if failure not in _BROKEN and not (isinstance(failure, int) and 400 <= failure < 600):
-            raise InvalidInput("failure", failure, f"must be a status from 400 to 599, or of {', '.join(_BROKEN)}")
-        if not isinstance(count, int) or not 0 <= count <= 100_000:
-            raise InvalidInput("count", count, "must be 0 to 100,000")
-        with self._lock:
-            self._failures.extend([_Failure(failure, _kind(kind), retry_after_seconds)] * count)
+        """Fail the next *count* calls of that kind: with a status and its headers, or with a `Fault`."""
+        wish = {} if retry_after_seconds is None else {"Retry-After": f"{retry_after_seconds:g}"}
+        named = {**wish, **{str(name): str(value) for name, value in (headers or {}).items()}}
+        made = Failure(failure_named(failure), failing_kind(kind), named, float(trickle_seconds))
+        self._failures.add(made, count)
 
     def record(self, session: str, recording: Mapping[str, Any]) -> None:
         """Answer *session* from `{"answers": {key: reply}, "results": {call_id: text}}`; adds to what is recorded."""
@@ -137,18 +108,21 @@ class FakeProvider:
 
     def recorded_result(self, session: str, call_id: str) -> str | None:
         """The recorded result of a tool call, if there is one."""
-        with self._timed(session, "tool", call_id, time.time()), self._lock:
+        started = time.time()
+        with self._lock:
             result = self._recordings.get(session, {}).get("results", {}).get(call_id)
+        self.observations.served(session, "tool", call_id, started, time.time())
         return None if result is None else str(result)
 
     def report(self, sessions: Sequence[str] | None = None) -> dict[str, Any]:
         """What was seen, as JSON values.
 
         `sessions`, by id: `calls`; `asked_again` (idempotency keys asked more than once, and how often);
-        `largest_request_tokens` and `fill`, its share of the window; `refused` (above the window); `break_count` and
-        `breaks`: requests that did not extend the one before, with both keys, the time, and `first_difference`, the
-        index of the first message that changed (-1: model, tools or parameters did). Anthropic messages are compared
-        block by block, responses with all that they continue.
+        `largest_request_tokens` and `fill`, its share of the window; `refused` (above the window); `prompt_tokens` of
+        what was answered, `cached_tokens` and `written_tokens` among them; `break_count` and `breaks`: where a request
+        did not extend the one before it, by both keys, the number of messages of each, and the index of the first
+        message that changed (-1: model, tools or parameters did). Anthropic messages are compared block by block,
+        responses with all that they continue.
         `consolidations`: key, `started` and `ended` in seconds since the epoch, tokens. They are asked outside every
         session, so they belong to none. `held`: calls that wait for `release` now, by kind.
         """
@@ -159,147 +133,109 @@ class FakeProvider:
         """Answer one call of *session* under the idempotency key *key*, as *api* has it."""
         started = time.time()
         try:
-            text = raw.decode()
-            body = json.loads(text)
+            body = json.loads(raw.decode())
             if fault := self._check(api.name, body) if self._check else None:
                 return api.error(400, fault, "invalid_request")
-            asked = api.read(body, text)
+            asked = api.read(body)
         except Refused as refused:
             return api.error(refused.status, refused.message, refused.code)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return api.error(400, f"the request is not one of {api.name}", "invalid_json")
-        call = _Call(api, body, asked, key, self._counter.text(asked.text))
-        if body["model"] == SUMMARIZER_MODEL:
-            return self._consolidation(call)
-        with self._timed(session, "model", key, started):
-            return self._conversation(call, session)
+        call = Call(api, asked, session, key, started, Tokenizer(self.traits.token_ratio))
+        if not call.is_summary:
+            self.observations.received(session, key, asked.prompt, call.prompt_tokens)
+        response = self._answered(call)
+        if not call.is_under_way:
+            self._ended(call)
+        return response
 
     def dispose(self, handle: str) -> Response:
         """Answer a deletion of a held response."""
-        failure = self._next_failure(Kind.DISPOSALS)
-        return _failed(failure, self.responses) if failure else self.responses.delete(handle)
+        failure = self._failures.next(Kind.DISPOSALS)
+        if failure:
+            return _failed(failure, self.responses, self._gates[Kind.ANSWERS])
+        return self.responses.delete(handle)
 
     def trace(self, session: str) -> list[dict[str, Any]]:
         """When a session's calls came and were answered: `kind` (model, tool), `key` (the call id of a tool),
-        `started` and `ended` in seconds since the epoch."""
+        `started`, `first_token` (of a stream; None otherwise) and `ended` in seconds since the epoch."""
         return self.observations.spans(session)
 
-    @contextmanager
-    def _timed(self, session: str, kind: str, key: str, started: float) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            self.observations.served(session, kind, key, started, time.time())
-
-    def _conversation(self, call: _Call, session: str) -> Response:
-        asked, prompt_tokens = call.asked, call.prompt_tokens
-        shared_fraction = self.observations.received(session, call.key, asked.prompt, prompt_tokens)
-        if prompt_tokens > self.traits.window_tokens:
-            self.observations.refused(session)
-            return call.api.above(self.traits.window_tokens, prompt_tokens)
-        if failed := self._delayed(Kind.ANSWERS, call.api):
-            return failed
-        answer = self._answer(session, call.key, asked.messages)
+    def _answered(self, call: Call) -> Response:
+        traits, gate = self.traits, self._gate_of(call)
+        if call.prompt_tokens > traits.window_tokens:
+            self.observations.refused(None if call.is_summary else call.session)
+            return call.api.above(call.asked, traits.window_tokens, call.prompt_tokens)
+        gate.pass_through()
+        time.sleep(traits.summary_latency_seconds if call.is_summary else traits.latency_seconds)
+        failure = self._failures.next(call.kind)
+        if failure and not call.may_break(failure):
+            return _failed(failure, call.api, gate)
+        answer = self._answer(call)
         if answer is None:
             return call.api.error(400, f"the recording of this session has no answer for {call.key}", "not_recorded")
-        return call.answered(answer, self._tokens(answer), int(prompt_tokens * shared_fraction))
+        spent = call.spent(answer, self.cache)
+        if not call.is_summary:
+            self.observations.answered(call.session, spent)
+        return self._delivered(call, call.api.answer(call.asked, call.key, answer, spent), failure)
 
-    def _consolidation(self, call: _Call) -> Response:
-        started = time.time()
-        if call.prompt_tokens > self.traits.window_tokens:
-            self.observations.refused(None)
-            return call.api.above(self.traits.window_tokens, call.prompt_tokens)
-        if failed := self._delayed(Kind.SUMMARIES, call.api):
-            return failed
-        answer = record_of(call.asked.messages, self._counter)
-        completion_tokens = self._tokens(answer)
-        self.observations.consolidated(call.key, started, time.time(), call.prompt_tokens, completion_tokens)
-        return call.answered(answer, completion_tokens)
+    def _delivered(self, call: Call, whole: Mapping[str, Any], failure: Failure | None) -> Response:
+        """The answer on its way: at once, or in parts if it is a stream or does not come whole."""
+        traits, error_event = self.traits, call.api.error_event(529, _ASKED_FOR)
+        if call.is_streamed:
+            content_type, events = EVENT_STREAM, call.api.events(call.asked, whole)
+        else:
+            time.sleep(making_seconds(call.completion_tokens, traits))
+            response = Response.json(whole)
+            if failure is None:
+                return response
+            content_type, events = response.content_type, iter([Event(response.body)])
+        if failure:
+            events = broken(list(events), failure, error_event, self._gate_of(call))
+        call.is_under_way = True
+        is_head_slow = failure is not None and failure.fault is Fault.TRICKLE_HEAD
+        return Response(
+            200,
+            content_type=content_type,
+            parts=self._parts(call, events, traits),
+            trickle_seconds=failure.trickle_seconds if failure and is_head_slow else None,
+        )
 
-    def _delayed(self, kind: Kind, api: WireApi) -> Response | None:
-        """Let the call take its time, held or slow; the failure that it then ends in, if one was asked for."""
-        self._gates[kind].pass_through()
-        traits = self.traits
-        time.sleep(traits.summary_latency_seconds if kind is Kind.SUMMARIES else traits.latency_seconds)
-        failure = self._next_failure(kind)
-        return _failed(failure, api) if failure else None
+    def _parts(self, call: Call, events: Iterator[Event], traits: Traits) -> Iterator[bytes]:
+        first: list[float] = []
+        try:
+            for event in paced(events, traits, self._gates[Kind.STREAMS], lambda: first.append(time.time())):
+                yield event.data
+        finally:
+            self._ended(call, *first)
 
-    def _gates_of(self, kind: str) -> list[_Gate]:
-        gates = [gate for held, gate in self._gates.items() if _kind(kind).covers(held)]
-        if not gates:
-            raise InvalidInput("kind", kind, "must be one of calls that can be held")
-        return gates
+    def _ended(self, call: Call, first_token: float | None = None) -> None:
+        """Note that a call was answered; or that it failed, unless it was a consolidation."""
+        if not call.is_summary:
+            self.observations.served(call.session, "model", call.key, call.started, time.time(), first_token)
+        elif call.completion_tokens:
+            spent = (call.prompt_tokens, call.completion_tokens)
+            self.observations.consolidated(call.key, call.started, time.time(), *spent)
 
-    def _tokens(self, answer: Answer) -> int:
-        return self._counter.text(json.dumps(answer.message(), ensure_ascii=False))
+    def _gate_of(self, call: Call) -> Gate:
+        return self._gates[call.kind]
 
-    def _next_failure(self, kind: Kind) -> _Failure | None:
+    def _answer(self, call: Call) -> Answer | None:
+        messages = call.asked.messages
+        if call.is_summary:
+            return record_of(messages, call.tokenizer.counter)
         with self._lock:
-            for failure in self._failures:
-                if failure.kind.covers(kind):
-                    self._failures.remove(failure)
-                    return failure
-        return None
-
-    def _answer(self, session: str, key: str, messages: Sequence[Mapping[str, Any]]) -> Answer | None:
-        with self._lock:
-            if session not in self._recordings:
-                return echo(messages)
-            answer: Answer | None = self._recordings[session]["answers"].get(key)
+            if call.session not in self._recordings:
+                return replace(echo(messages), reasoning=self.traits.reasoning)
+            answer: Answer | None = self._recordings[call.session]["answers"].get(call.key)
             return answer
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A call that is as it should be, and its size in tokens."""
-
-    api: WireApi
-    body: Mapping[str, Any]
-    asked: Asked
-    key: str
-    prompt_tokens: int
-
-    def answered(self, answer: Answer, completion_tokens: int, cached_tokens: int = 0) -> Response:
-        spent = Spent(
-            prompt_tokens=self.prompt_tokens, completion_tokens=completion_tokens, cached_tokens=cached_tokens
-        )
-        return self.api.answer(self.body, self.key, answer, spent)
-
-
-class _Gate:
-    """Lets calls pass, or holds them; knows how many it holds."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._is_open = True
-        self.waiting = 0
-
-    def close(self) -> None:
-        with self._condition:
-            self._is_open = False
-
-    def open(self) -> None:
-        with self._condition:
-            self._is_open = True
-            self._condition.notify_all()
-
-    def pass_through(self) -> None:
-        with self._condition:
-            self.waiting += 1
-            self._condition.wait_for(lambda: self._is_open)
-            self.waiting -= 1
-
-
-def _failed(failure: _Failure, api: WireApi) -> Response:
-    if isinstance(failure.failure, str):
-        return _BROKEN[failure.failure]
-    seconds = failure.retry_after_seconds
-    headers = {} if seconds is None else {"Retry-After": f"{seconds:g}"}
-    return api.error(failure.failure, "a failure was asked for", "scripted", headers)
-
-
-def _kind(value: str) -> Kind:
-    try:
-        return Kind(value)
-    except ValueError:
-        raise InvalidInput("kind", value, f"must be one of {', '.join(Kind)}") from None
+def _failed(failure: Failure, api: WireApi, gate: Gate) -> Response:
+    """What comes instead of an answer."""
+    if failure.fault is Fault.GARBAGE:
+        return _GARBAGE
+    if failure.fault is Fault.HANG:
+        gate.wait()
+    status = 529 if isinstance(failure.failure, Fault) else failure.failure
+    return api.error(status, _ASKED_FOR, "scripted", failure.headers)

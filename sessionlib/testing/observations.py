@@ -29,6 +29,21 @@ SPANS = 50_000
 CACHE_MARKERS = frozenset({"cache_control", "prompt_cache_key"})
 """Keys that mark what a provider shall cache: they are no part of the prompt."""
 
+_BESIDE = frozenset({"messages", "stream", "stream_options"})
+"""Fields of a request that are not in a prompt's head."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a call cost, in tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    reasoning_tokens: int = 0
+    """Those of the completion that are reasoning."""
+    cached_tokens: int = 0
+    written_tokens: int = 0
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -36,14 +51,12 @@ class Prompt:
 
     head: bytes
     messages: tuple[bytes, ...] = ()
-    sizes: tuple[int, ...] = ()
-    """Characters of each message."""
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Prompt:
         serialised = [_serialised(message) for message in body.get("messages", [])]
-        head = _serialised({key: value for key, value in body.items() if key != "messages"})
-        return cls(_digest(head), tuple(map(_digest, serialised)), tuple(map(len, serialised)))
+        head = _serialised({key: value for key, value in body.items() if key not in _BESIDE})
+        return cls(_digest(head), tuple(map(_digest, serialised)))
 
     def first_difference(self, before: Prompt) -> int | None:
         """The first message of *before* that is not here; -1 if what precedes the messages differs; None if all are."""
@@ -54,12 +67,6 @@ class Prompt:
                 return position
         return None
 
-    def shared_fraction(self, before: Prompt) -> float:
-        """How much of this prompt's messages, by characters, a cache of *before* could serve."""
-        difference = self.first_difference(before)
-        shared = len(before.messages) if difference is None else max(0, difference)
-        return sum(self.sizes[:shared]) / max(1, sum(self.sizes))
-
 
 @dataclass(slots=True)
 class _Seen:
@@ -68,6 +75,9 @@ class _Seen:
     calls: int = 0
     refused: int = 0
     largest_request_tokens: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    written_tokens: int = 0
     keys: OrderedDict[str, int] = field(default_factory=OrderedDict)
     prompt: Prompt | None = None
     key: str = ""
@@ -75,19 +85,16 @@ class _Seen:
     breaks: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=BREAKS))
     spans: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=SPANS))
 
-    def receive(self, key: str, prompt: Prompt, tokens: int) -> float:
+    def receive(self, key: str, prompt: Prompt, tokens: int) -> None:
         self.calls += 1
         self.largest_request_tokens = max(self.largest_request_tokens, tokens)
         self.keys[key] = self.keys.pop(key, 0) + 1
         if len(self.keys) > KEYS:
             self.keys.popitem(last=False)
         before, self.prompt = self.prompt, prompt
-        shared = 0.0
         if before is not None:
-            shared = prompt.shared_fraction(before)
             self._compare(key, before, prompt)
         self.key = key
-        return shared
 
     def _compare(self, key: str, before: Prompt, prompt: Prompt) -> None:
         difference = prompt.first_difference(before)
@@ -112,6 +119,9 @@ class _Seen:
             "largest_request_tokens": self.largest_request_tokens,
             "fill": self.largest_request_tokens / window_tokens,
             "refused": self.refused,
+            "prompt_tokens": self.prompt_tokens,
+            "cached_tokens": self.cached_tokens,
+            "written_tokens": self.written_tokens,
             "break_count": self.break_count,
             "breaks": list(self.breaks),
         }
@@ -127,10 +137,18 @@ class Observations:
         self._consolidation_count = 0
         self._refused_consolidations = 0
 
-    def received(self, session: str, key: str, prompt: Prompt, tokens: int) -> float:
-        """Note a request; returns the share of it that the request before had already."""
+    def received(self, session: str, key: str, prompt: Prompt, tokens: int) -> None:
+        """Note a request."""
         with self._lock:
-            return self._seen(session).receive(key, prompt, tokens)
+            self._seen(session).receive(key, prompt, tokens)
+
+    def answered(self, session: str, spent: Spent) -> None:
+        """Note what an answer cost."""
+        with self._lock:
+            seen = self._seen(session)
+            seen.prompt_tokens += spent.prompt_tokens
+            seen.cached_tokens += spent.cached_tokens
+            seen.written_tokens += spent.written_tokens
 
     def refused(self, session: str | None) -> None:
         """Note that a request of a session, or a consolidation (None), was above the window."""
@@ -154,10 +172,12 @@ class Observations:
                 }
             )
 
-    def served(self, session: str, kind: str, key: str, started: float, ended: float) -> None:
+    def served(
+        self, session: str, kind: str, key: str, started: float, ended: float, first_token: float | None = None
+    ) -> None:
         """Note that a call was answered (or failed), its times in seconds since the epoch."""
+        span = {"kind": kind, "key": key, "started": started, "first_token": first_token, "ended": ended}
         with self._lock:
-            span = {"kind": kind, "key": key, "started": started, "ended": ended}
             self._seen(session).spans.append(span)
 
     def spans(self, session: str) -> list[dict[str, Any]]:

@@ -3,33 +3,59 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sessionlib.testing.answers import Answer
-from sessionlib.testing.observations import Prompt
-from sessionlib.testing.wire import Asked, Message, Refused, Response, Spent, require_model, text_of
+from sessionlib.testing.observations import Prompt, Spent
+from sessionlib.testing.responses_checks import Item, check, check_reasoning
+from sessionlib.testing.responses_events import Numbered, events_of
+from sessionlib.testing.thinking import sealed
+from sessionlib.testing.wire import (
+    EVENT_STREAM,
+    Asked,
+    Event,
+    Message,
+    Refused,
+    Response,
+    Segment,
+    openai_error,
+    read_text,
+    require_model,
+    text_of,
+)
 
 RESPONSES = 20_000
 """Responses that are held, the newest ones."""
 
-_ROLES = frozenset({"system", "developer", "user", "assistant"})
-Item = dict[str, Any]
+ENCRYPTED = "reasoning.encrypted_content"
+"""What a request includes to be given its reasoning sealed."""
+
+_ELSEWHERE = frozenset({"input", "previous_response_id"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A response, and all that it and those before it came to."""
+
+    response: Mapping[str, Any]
+    items: tuple[Item, ...]
 
 
 class ResponsesApi:
-    """POST /v1/responses, DELETE /v1/responses/ID. Safe for concurrent use."""
+    """POST /v1/responses, GET and DELETE /v1/responses/ID. Safe for concurrent use."""
 
     name = "responses"
+    is_marked = False
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: OrderedDict[str, tuple[Item, ...]] = OrderedDict()
+        self._held: OrderedDict[str, _Held] = OrderedDict()
 
     @property
     def handles(self) -> tuple[str, ...]:
@@ -43,69 +69,85 @@ class ResponsesApi:
             for handle in list(self._held) if handles is None else handles:
                 self._held.pop(handle, None)
 
+    def get(self, handle: str) -> Response:
+        with self._lock:
+            held = self._held.get(handle)
+        return Response.json(held.response) if held else self._unknown(handle)
+
     def delete(self, handle: str) -> Response:
         """Answer DELETE: what went on from *handle* has what it held."""
         with self._lock:
             is_known = self._held.pop(handle, None) is not None
-        if not is_known:
-            return self.error(404, f"Response with id '{handle}' not found.", "not_found")
-        return Response.json({"id": handle, "object": "response", "deleted": True})
-
-    def read(self, body: Mapping[str, Any], text: str) -> Asked:
-        """What is asked: all that is held, and what is new."""
-        del text  # what the body says of an earlier response is not what the model reads
-        require_model(body)
-        items = self._conversation(body)
-        _check(items, body.get("tools", []))
-        head = {name: value for name, value in body.items() if name not in {"input", "previous_response_id", "store"}}
-        return Asked(
-            messages=[{"role": "system", "content": body.get("instructions") or ""}, *_as_chat(items)],
-            prompt=Prompt.of({**head, "messages": items}),
-            text=json.dumps({**head, "input": items}, ensure_ascii=False, separators=(",", ":")),
+        return (
+            Response.json({"id": handle, "object": "response", "deleted": True}) if is_known else self._unknown(handle)
         )
 
-    def answer(self, body: Mapping[str, Any], key: str, answer: Answer, spent: Spent) -> Response:
+    def read(self, body: Mapping[str, Any]) -> Asked:
+        """What is asked: all that is held, and what is new."""
+        require_model(body)
+        sent = _items(body.get("input") or [])
+        check_reasoning(sent)
+        with self._lock:
+            items = [*self._earlier(body), *sent]
+        check(items, body.get("tools", []))
+        head = {name: value for name, value in body.items() if name not in _ELSEWHERE}
+        return Asked(
+            body=body,
+            messages=[{"role": "system", "content": body.get("instructions") or ""}, *_as_chat(items)],
+            prompt=Prompt.of({**head, "messages": items}),
+            segments=[Segment(text=read_text({**head, "input": items}))],
+            cache_key=str(body.get("prompt_cache_key") or ""),
+            conversation=items,
+        )
+
+    def answer(self, asked: Asked, key: str, answer: Answer, spent: Spent) -> dict[str, Any]:
+        body = asked.body
         handle = f"resp_{hashlib.sha256(key.encode()).hexdigest()[:16]}{secrets.token_hex(8)}"
-        output = _output(answer)
-        if body.get("store", True):
-            with self._lock:
-                self._held[handle] = (*self._earlier(body), *_items(body["input"]), *output)
-                if len(self._held) > RESPONSES:
-                    self._held.popitem(last=False)
         usage = {
             "input_tokens": spent.prompt_tokens,
             "input_tokens_details": {"cached_tokens": spent.cached_tokens, "cache_write_tokens": 0},
             "output_tokens": spent.completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": spent.reasoning_tokens},
             "total_tokens": spent.prompt_tokens + spent.completion_tokens,
         }
-        response = {
-            "id": handle,
-            "object": "response",
-            "created_at": int(time.time()),
-            "status": "completed",
-            "error": None,
-            "incomplete_details": None,
-            "model": body["model"],
-            "previous_response_id": body.get("previous_response_id"),
-            "parallel_tool_calls": True,
-            "tool_choice": "auto",
-            "tools": body.get("tools", []),
-        }
-        return Response.json({**response, "output": output, "usage": usage})
+        output = _output(answer, is_sealed=ENCRYPTED in (body.get("include") or []))
+        response = {**_shell(body, handle, "completed"), "output": output, "usage": usage}
+        if body.get("store", True):
+            self._hold(response, (*asked.conversation, *output))
+        return response
+
+    def events(self, asked: Asked, answer: Mapping[str, Any]) -> Iterator[Event]:
+        del asked
+        return events_of(answer)
+
+    def error_event(self, status: int, message: str) -> Event:
+        code = "rate_limit_exceeded" if status == 429 else "server_error"
+        return Numbered()("error", code=code, message=message, param=None)
 
     def error(self, status: int, message: str, code: str, headers: Mapping[str, str] | None = None) -> Response:
         return Response.error(status, message, code, headers)
 
-    def above(self, window_tokens: int, prompt_tokens: int) -> Response:
+    def above(self, asked: Asked, window_tokens: int, prompt_tokens: int) -> Response:
+        """A stream has begun by the time that the prompt is found too long."""
+        body = asked.body
         message = (
             f"Your input of {prompt_tokens} tokens exceeds the context window of this model of {window_tokens} tokens."
         )
-        return Response.error(400, message, "context_length_exceeded")
+        code = "context_length_exceeded"
+        if not body.get("stream"):
+            return Response.error(400, message, code)
+        error = openai_error(400, message, code)
+        failed = {**_shell(body, f"resp_{secrets.token_hex(16)}", "failed"), "error": error, "output": []}
+        return Response(200, content_type=EVENT_STREAM, parts=(made.data for made in events_of(failed)))
 
-    def _conversation(self, body: Mapping[str, Any]) -> list[Item]:
+    def _unknown(self, handle: str) -> Response:
+        return self.error(404, f"Response with id '{handle}' not found.", "not_found")
+
+    def _hold(self, response: Mapping[str, Any], items: tuple[Item, ...]) -> None:
         with self._lock:
-            return [*self._earlier(body), *_items(body["input"])]
+            self._held[response["id"]] = _Held(response, items)
+            if len(self._held) > RESPONSES:
+                self._held.popitem(last=False)
 
     def _earlier(self, body: Mapping[str, Any]) -> tuple[Item, ...]:
         """What the named response holds; the lock is held. Raises Refused."""
@@ -114,19 +156,37 @@ class ResponsesApi:
             return ()
         if handle not in self._held:
             raise Refused(404, f"Previous response with id '{handle}' not found.", "previous_response_not_found")
-        return self._held[handle]
+        return self._held[handle].items
+
+
+def _shell(body: Mapping[str, Any], handle: str, status: str) -> dict[str, Any]:
+    """A response without what it came to."""
+    return {
+        "id": handle,
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": status,
+        "error": None,
+        "incomplete_details": None,
+        "model": body["model"],
+        "previous_response_id": body.get("previous_response_id"),
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": body.get("tools", []),
+    }
 
 
 def _items(given: Any) -> list[Item]:
     return [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
 
 
-def _output(answer: Answer) -> list[Item]:
+def _output(answer: Answer, *, is_sealed: bool) -> list[Item]:
     """An answer's items."""
     items: list[Item] = []
     if answer.reasoning:
-        summary = [{"type": "summary_text", "text": answer.reasoning}]
-        items.append({"type": "reasoning", "id": f"rs_{secrets.token_hex(8)}", "summary": summary})
+        summary = [] if answer.is_redacted else [{"type": "summary_text", "text": answer.reasoning}]
+        encrypted = {"encrypted_content": sealed(answer.reasoning)} if is_sealed else {}
+        items.append({"type": "reasoning", "id": f"rs_{secrets.token_hex(8)}", "summary": summary, **encrypted})
     parts: list[Item] = []
     if answer.text or not (answer.calls or answer.refusal or answer.reasoning):
         parts.append({"type": "output_text", "text": answer.text, "annotations": []})
@@ -145,34 +205,3 @@ def _as_chat(items: Sequence[Item]) -> Iterator[Message]:
     for item in items:
         content = item.get("content", item.get("output", item.get("arguments", "")))
         yield {"role": item.get("role", "tool"), "content": text_of(content)}
-
-
-def _check(items: Sequence[Item], tools: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse what the API does: nothing at all, unknown items, results without calls, calls without results."""
-    if not items:
-        raise _refused("one of input or previous_response_id must be provided")
-    for tool in tools:
-        if tool["type"] == "function" and not tool["name"].replace("-", "_").isidentifier():
-            raise _refused("tools: name must match ^[a-zA-Z0-9_-]+$")
-    calls: set[str] = set()
-    answered: set[str] = set()
-    for position, item in enumerate(items):
-        match item.get("type", "message"):
-            case "message" if item.get("role") in _ROLES and isinstance(item.get("content"), str | list):
-                pass
-            case "reasoning":
-                pass
-            case "function_call":
-                calls.add(item["call_id"])
-            case "function_call_output" if item["call_id"] in calls - answered:
-                answered.add(item["call_id"])
-            case "function_call_output":
-                raise _refused(f"No tool call found for function call output with call_id {item['call_id']}.")
-            case _:
-                raise _refused(f"input[{position}] is no known item")
-    if calls - answered:
-        raise _refused(f"No tool output found for function call {min(calls - answered)}.")
-
-
-def _refused(message: str) -> Refused:
-    return Refused(400, message, "invalid_request")

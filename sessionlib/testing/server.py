@@ -4,24 +4,28 @@ It counts each request as it came, serialised, with the o200k tokenizer, and ref
 survives the workers that a test kills, and tells afterwards what it was sent.
 
 POST /v1/chat/completions, /v1/messages, /v1/responses
-    Answers with the reply recorded for the Idempotency-Key, if the X-Session-Id has a recording; with a record of the
-    evidence, if the model is "summarizer"; else with an echo. Responses are held, and go on from the one that
-    previous_response_id names; DELETE /v1/responses/ID lets go of one.
+    Answers, streamed if asked to, with the reply recorded for the Idempotency-Key, if the X-Session-Id has a recording;
+    with a record of the evidence, if the model is "summarizer"; else with an echo. Responses are held, and go on from
+    the one that previous_response_id names; GET and DELETE /v1/responses/ID show one and let go of it. What was read
+    before comes from a prompt cache by each vendor's rules; DELETE /cache empties it.
 POST /forget
     {"handles": [ID, ...]} loses held responses, {} all of them.
 POST /recordings/SESSION
     {"answers": {KEY: REPLY}, "results": {CALL_ID: TEXT}} adds to what is recorded; KEY is SESSION/TURN/STEP, REPLY is
-    {"text": TEXT, "calls": [{"call_id": ID, "name": NAME, "arguments": TEXT}]}, or {"refusal": TEXT}, or
-    {"reasoning": TEXT}. DELETE forgets it.
+    any of {"text": TEXT, "calls": [{"call_id": ID, "name": NAME, "arguments": TEXT}], "refusal": TEXT,
+    "reasoning": TEXT, "is_redacted": true}. DELETE forgets it.
 GET /recordings/SESSION/results/CALL_ID
     The recorded result of a tool call, as plain text.
 POST /settings
-    Any of window_tokens, latency_seconds, summary_latency_seconds.
+    Any of the traits, named as the options of this command are, with underscores.
 POST /hold, POST /release
-    Keeps calls open until they are released: {"kind": "all", "answers" or "summaries"}, all by default.
+    Keeps calls open until they are released: {"kind": "all", "answers", "summaries" or "streams"}, all by default.
+    "streams" are held after the first piece of the answer.
 POST /failures
-    {"failure": STATUS, "garbage" or "truncated", "count": N, "kind": KIND, "retry_after_seconds": S} fails the next N
-    calls; the kind "disposals" stands for deletions.
+    {"failure": STATUS or FAULT, "count": N, "kind": KIND, "headers": {NAME: VALUE}, "retry_after_seconds": S} fails the
+    next N calls; the kind "disposals" stands for deletions. FAULT is garbage, truncated or cut (half an answer, with an
+    end or without), error_event, hang or stall (nothing more until released), trickle or trickle_head (a byte each
+    "trickle_seconds", the head too).
 GET /report, GET /report/SESSION
     What was seen (`FakeProvider.report` says what). DELETE /report forgets it.
 GET /trace/SESSION
@@ -39,7 +43,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
@@ -47,7 +53,7 @@ from urllib.parse import unquote
 
 from sessionlib.errors import InvalidInput
 from sessionlib.testing.fake_provider import FakeProvider, RequestCheck, Traits
-from sessionlib.testing.wire import Response, WireApi
+from sessionlib.testing.wire import Cut, Response, WireApi
 
 MAX_BODY_BYTES = 256 * 1024 * 1024
 """A larger request is refused unread."""
@@ -71,6 +77,8 @@ class FakeProviderServer(FakeProvider):
         self, *, host: str = "127.0.0.1", port: int = 0, check: RequestCheck | None = None, **traits: Any
     ) -> None:
         super().__init__(check=check, **traits)
+        self.connection_count = 0
+        """Connections that were opened so far."""
         self._http = _Server((host, port), self)
         self._thread = threading.Thread(target=self._http.serve_forever, name="fake-provider", daemon=True)
 
@@ -115,6 +123,8 @@ class FakeProviderServer(FakeProvider):
                 return self._completed(self.messages, body, headers)
             case "POST", ["v1", "responses"]:
                 return self._completed(self.responses, body, headers)
+            case "GET", ["v1", "responses", handle]:
+                return self.responses.get(handle)
             case "DELETE", ["v1", "responses", handle]:
                 return self.dispose(handle)
             case "POST", ["forget"]:
@@ -144,6 +154,8 @@ class FakeProviderServer(FakeProvider):
                 return Response.json({"spans": self.trace(session)})
             case "DELETE", ["report"]:
                 self.observations.clear()
+            case "DELETE", ["cache"]:
+                self.cache.clear()
             case _:
                 return Response.error(404, "there is nothing here", "not_found")
         return Response.json({"ok": True})
@@ -162,6 +174,10 @@ class _Server(ThreadingHTTPServer):
         self.provider = provider
         super().__init__(address, _Handler)
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.provider.connection_count += 1
+        super().process_request(request, client_address)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A caller that went away is what this server is for; anything else is shown."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
@@ -173,6 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = -1  # head and body leave in one packet
     server: _Server
+    _headers_buffer: list[bytes]
 
     def _handle(self) -> None:
         length = self.headers.get("Content-Length", "0")
@@ -187,11 +204,39 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, response: Response) -> None:
         self.send_response(response.status)
         self.send_header("Content-Type", response.content_type)
-        self.send_header("Content-Length", str(len(response.body)))
+        if response.parts is None:
+            self.send_header("Content-Length", str(len(response.body)))
+        else:
+            self.send_header("Transfer-Encoding", "chunked")
         for name, value in (response.headers or {}).items():
             self.send_header(name, value)
+        if response.trickle_seconds is not None:
+            self._trickle_head(response.trickle_seconds)
         self.end_headers()
-        self.wfile.write(response.body)
+        if response.parts is None:
+            self.wfile.write(response.body)
+        else:
+            self._send_parts(response.parts)
+
+    def _send_parts(self, parts: Iterator[bytes]) -> None:
+        """Each part at once, as it comes."""
+        self.wfile.flush()
+        try:
+            for part in parts:
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part))
+                self.wfile.flush()
+            self.wfile.write(b"0\r\n\r\n")
+        except Cut:
+            self.close_connection = True
+
+    def _trickle_head(self, pause_seconds: float) -> None:
+        """A byte at a time."""
+        head = b"".join(self._headers_buffer)
+        self._headers_buffer.clear()
+        for place in range(len(head)):
+            self.wfile.write(head[place : place + 1])
+            self.wfile.flush()
+            time.sleep(pause_seconds)
 
     do_GET = do_POST = do_DELETE = _handle  # noqa: N815 - the names are http.server's
 
@@ -214,9 +259,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--port-file", type=Path, help="file to write the port to, once the server listens")
-    parser.add_argument("--window-tokens", type=int, default=Traits().window_tokens, help="refuse what is larger")
-    parser.add_argument("--latency-seconds", type=float, default=0.0, help="how long an answer takes")
-    parser.add_argument("--summary-latency-seconds", type=float, default=0.0, help="how long a consolidation takes")
+    for trait in fields(Traits):
+        option = f"--{trait.name.replace('_', '-')}"
+        parser.add_argument(option, type=type(trait.default), default=trait.default, help=trait.metadata["told"])
     options = vars(parser.parse_args(arguments))
     port_file: Path | None = options.pop("port_file")
     _raise_file_limit()

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from sessionlib.errors import InvalidInput
+from sessionlib.media import Media, require_media
 from sessionlib.providers.contract import CallRequest, ToolDeclaration
 from sessionlib.steps import ToolOutput
 
@@ -19,12 +20,35 @@ _POSITIONS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """Handed to a tool that asks for it: together, turn and call id are an idempotency key, since tools run at least
-    once."""
+    """Handed to a tool that asks for it. Its key goes with one call: tools run at least once."""
 
     session_id: str
     turn_id: str
     call_id: str
+    round: int = 0
+    """A model may number its calls anew in each answer: within a turn only round and call id name one call."""
+
+    @property
+    def key(self) -> str:
+        """An idempotency key within the session."""
+        return f"{self.turn_id}/{self.round}/{self.call_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool returns that shows images or files beside its text. Raises InvalidInput for anything else."""
+
+    text: str = ""
+    media: tuple[Media, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "media", tuple(self.media))
+        if not isinstance(self.text, str):
+            raise InvalidInput("text", self.text, "must be a string")
+        require_media(self.media)
+
+
+ToolFunction = Callable[[str, ToolContext], str | ToolResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +56,7 @@ class Tool:
     """A tool: its declaration and the function behind it."""
 
     declaration: ToolDeclaration
-    run: Callable[[str, ToolContext], str]
+    run: ToolFunction
     """Takes the arguments as the model wrote them; raises InvalidInput where they do not fit the schema."""
     instructions: bool = False
     """Its results are instructions that the agent follows (a skill, a policy): summaries are shown them whole."""
@@ -57,13 +81,13 @@ class Tool:
             parameters=signature.schema(),
         )
 
-        def run(arguments: str, context: ToolContext) -> str:
+        def run(arguments: str, context: ToolContext) -> str | ToolResult:
             try:
                 keywords = signature.keywords(arguments, context)
             except ValidationError as exc:
                 rule = f"must fit the schema of {declaration.name} ({validation_details(exc)})"
                 raise InvalidInput("arguments", arguments, rule) from None
-            return as_text(function(**keywords))
+            return as_result(function(**keywords))
 
         return cls(declaration, run, instructions)
 
@@ -120,6 +144,13 @@ def validation_details(error: ValidationError) -> str:
     return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'arguments'}: {e['msg']}" for e in error.errors())
 
 
+def as_result(value: object) -> str | ToolResult:
+    """A tool's return value as the model gets it: text, or text and media. Raises InvalidInput for too large media."""
+    if isinstance(value, Media):
+        return ToolResult(media=(value,))
+    return value if isinstance(value, ToolResult) else as_text(value)
+
+
 def as_text(value: object) -> str:
     """A tool's return value as the model reads it: a string as it is, None as "", anything else as JSON."""
     if isinstance(value, str):
@@ -127,12 +158,17 @@ def as_text(value: object) -> str:
     return "" if value is None else json.dumps(TypeAdapter(Any).dump_python(value, mode="json"), ensure_ascii=False)
 
 
-def run_tool(tools: Mapping[str, Tool], call: CallRequest, context: ToolContext) -> ToolOutput:
-    """Run one call. Whatever the tool raises is the model's to read, as an error result."""
+def run_tool(
+    tools: Mapping[str, Tool], call: CallRequest, context: ToolContext, passing: tuple[type[Exception], ...] = ()
+) -> ToolOutput:
+    """Run one call. Whatever the tool raises, but for *passing*, is the model's to read, as an error result."""
     tool = tools.get(call.name)
     if tool is None:
         return ToolOutput(f"InvalidInput: there is no tool {call.name!r}", is_error=True)
     try:
-        return ToolOutput(tool.run(call.arguments, context))
+        result = tool.run(call.arguments, context)
+        return ToolOutput(result) if isinstance(result, str) else ToolOutput(result.text, media=result.media)
+    except passing:
+        raise
     except (Exception, SystemExit) as exc:  # noqa: BLE001 - a tool may raise anything; the model decides what to do
         return ToolOutput(f"{type(exc).__name__}: {exc}", is_error=True)

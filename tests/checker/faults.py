@@ -12,6 +12,7 @@ from sessionlib.stores.contract import (
     Committed,
     DueKind,
     Grant,
+    Handle,
     Lane,
     Refusal,
     RoundCommit,
@@ -122,12 +123,14 @@ class AdoptDropsTail(FaultyStore):
 class StepWithoutPosition(FaultyStore):
     """Appends every step that it is sent."""
 
-    def save_step(self, grant: Grant, position: int, name: str, result: EffectResult) -> int:
+    def save_step(
+        self, grant: Grant, position: int, name: str, result: EffectResult, handle: Handle | None = None
+    ) -> int:
         box = self.world.box(SESSION)
         turn = dict(box.turns).get(grant.work_id)
         if turn is not None and grant.lane is Lane.TURN:
             position = turn.tries.step_base + len(box.turn_steps)
-        return super().save_step(grant, position, name, result)
+        return super().save_step(grant, position, name, result, handle)
 
 
 class SubmitForgetsIds(FaultyStore):
@@ -180,14 +183,32 @@ class TokenOfNoOpening(FaultyStore):
         self._put_head(replace(head, hold=replace(head.hold, token=name(head.hold.token)), rotation=rotation))
 
 
+class NoteForgetsItsKey(FaultyStore):
+    """Does not see that it has done this write before."""
+
+    def write_note(self, grant: Grant, name: str, text: str, *, key: str, append: bool = False) -> int:
+        before = dict(self.world.box(SESSION).notes).get(name)
+        return super().write_note(grant, name, text, key=f"{key}/{before.size if before else 0}", append=append)
+
+
+class AdoptKeepsRecords(FaultyStore):
+    """Leaves records in a fresh window."""
+
+    def adopt(self, grant: Grant, adoption: Adoption) -> Adopted:
+        records = adoption.records or self.world.box(SESSION).records
+        return super().adopt(grant, replace(adoption, records=records))
+
+
 class StepAfterGap(FaultyStore):
     """Takes a step whatever its position, if it has none there."""
 
-    def save_step(self, grant: Grant, position: int, name: str, result: EffectResult) -> int:
+    def save_step(
+        self, grant: Grant, position: int, name: str, result: EffectResult, handle: Handle | None = None
+    ) -> int:
         turn = dict(self.world.box(SESSION).turns).get(grant.work_id)
         if turn is not None:
             position = min(position, turn.tries.step_base + len(self.world.box(SESSION).turn_steps))
-        return super().save_step(grant, position, name, result)
+        return super().save_step(grant, position, name, result, handle)
 
 
 def counted_token(world: World, lane: Lane) -> str:
@@ -231,6 +252,8 @@ PLANTED = (
         begin_token=counted_token,
         faults=(PURGE,),
     ),
+    Planted(name="note not recognised", finding="save sent twice", make_store=NoteForgetsItsKey),
+    Planted(name="fresh window with records", finding="records span", make_store=AdoptKeepsRecords),
     Planted(name="step after a gap", finding="save sent twice", make_store=StepAfterGap, faults=(RESTORE,)),
     Planted(
         name="token of no opening",

@@ -16,6 +16,7 @@ from tests.checker.model import (
     RotationJob,
     TurnJob,
     message,
+    note_text,
     round_texts,
     step_name,
 )
@@ -82,7 +83,7 @@ def _history_findings(box: SessionBox, head: Head) -> Findings:
 
 
 def _turn_findings(world: World, box: SessionBox, head: Head) -> Findings:
-    ends = [turn_id for turn_id, _ in box.events]
+    ends = [turn_id for turn_id, _, _ in box.events]
     running = [turn_id for turn_id, turn in box.turns if turn.state is TurnState.RUNNING]
     if running != ([head.work] if head.work else []):
         yield f"running are {running}, the lane has {head.work!r}"
@@ -114,17 +115,23 @@ def _step_findings(box: SessionBox, head: Head) -> Findings:
     names = [name for name, _ in box.turn_steps]
     if names != [step_name(first + index) for index in range(len(names))]:
         yield f"round {first} is the first that is not committed, its saved steps are {names}"
+    noted = sum(turn.tries.step_base for _, turn in box.turns) + len(names)
+    if "".join(note.text for _, note in box.notes) != note_text(noted):
+        yield f"{noted} steps were saved, the notes are {box.notes}"
     if len(box.rotation_steps) > 1:
         yield f"the rotation's step was saved {len(box.rotation_steps)} times"
 
 
 def _layout_findings(box: SessionBox, head: Head) -> Findings:
-    """Records stand for what left, without gap or overlap, and the archive has it."""
-    for name, spans in (
-        ("records", [(record.first_seq, record.last_seq) for record in box.records]),
-        ("archive", [(chunk.first_seq, chunk.last_seq) for chunk in box.chunks]),
+    """Records stand for what left since the last fresh window, without gap or overlap, and the archive has all."""
+    archived = [(chunk.first_seq, chunk.last_seq) for chunk in box.chunks]
+    of_window = archived[2 * (len(archived) // 2) :]  # every second rotation begins a fresh one
+    records = [(record.first_seq, record.last_seq) for record in box.records]
+    for name, spans, first_seq in (
+        ("records", records, of_window[0][0] if of_window else head.live_from),
+        ("archive", archived, 1),
     ):
-        edges = [1, *(last + 1 for _, last in spans)]
+        edges = [first_seq, *(last + 1 for _, last in spans)]
         if [first for first, _ in spans] != edges[:-1] or edges[-1] != head.live_from:
             yield f"{name} span {spans}, live from {head.live_from}"
     tokens = (ENTRY_TOKENS * len(box.live), RECORD_TOKENS * len(box.records), ENTRY_TOKENS * bool(box.carried))

@@ -1,7 +1,8 @@
 """The small world that is explored: who takes part, what they remember, and what one moment of it looks like.
 
-Three turns of one session (the second has two rounds and saves a step in each), two workers a lane, hints in flight,
-a caller who submits in order. Time is abstracted to what the rules compare: the clock stands still at `NOW`, a lease
+Three turns of one session (the second has two rounds, in each of which it saves a step and lengthens a note), two
+workers a lane, hints in flight, a caller who submits in order. A rotation of a window with records begins a
+fresh one, without any. Time is abstracted to what the rules compare: the clock stands still at `NOW`, a lease
 is live or has lapsed, a due member lies ahead until the reaper looks at it.
 """
 
@@ -29,6 +30,8 @@ SUBMITTED = {FIRST_LIFE: ("t1", "t2", "t3"), SECOND_LIFE: ("t2",)}
 ROUND_COUNT = {"t1": 1, "t2": 2, "t3": 1}
 STEPPING = frozenset({"t2"})
 """Turns that save a step in each round."""
+NOTE = "note"
+"""The note that they lengthen with it."""
 
 KILL, EXPIRY, LOST, DOUBLED, NO_REPLY, PURGE, RESTORE = FAULTS = (
     "kill",
@@ -120,6 +123,11 @@ class State(NamedTuple):
 
 def message(life: str, turn_id: str) -> str:
     return f"{life}/{turn_id}"
+
+
+def note_text(step_count: int) -> str:
+    """The note after so many saved steps."""
+    return "".join(f"after step {position}\n" for position in range(step_count))
 
 
 def step_name(round_number: int) -> str:

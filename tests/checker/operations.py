@@ -19,6 +19,7 @@ from sessionlib.stores.contract import (
     Lane,
     OpenRequest,
     Refusal,
+    Room,
     RoundCommit,
     Snapshot,
     SubmitRequest,
@@ -32,6 +33,7 @@ from tests.checker.model import (
     ENTRY_TOKENS,
     FIRST_LIFE,
     LINE_TOKENS,
+    NOTE,
     NOW,
     RECORD_TOKENS,
     ROUND_COUNT,
@@ -41,6 +43,7 @@ from tests.checker.model import (
     RotationJob,
     TurnJob,
     message,
+    note_text,
     round_entries,
     step_name,
 )
@@ -141,8 +144,11 @@ def _rotation_job(grant: Grant) -> RotationJob:
 
 def _save(store: MemoryStore, op: Op) -> Heard:
     assert op.job is not None
-    name, result = _step_of(op.job)
-    store.save_step(grant_of(op.job), op.job.position, name, result)
+    (name, result), grant, position = _step_of(op.job), grant_of(op.job), op.job.position
+    store.save_step(grant, position, name, result)
+    if isinstance(op.job, TurnJob):
+        text = note_text(position + 1).removeprefix(note_text(position))
+        store.write_note(grant, NOTE, text, key=f"{op.job.turn_id}/{position}", append=True)
     return Heard()
 
 
@@ -179,7 +185,7 @@ def _adopt(store: MemoryStore, op: Op) -> Heard:
 
 
 def adoption_of(job: RotationJob, layout_token: str) -> Adoption:
-    spans = (*job.records, (job.first_seq, job.first_seq + len(job.texts) - 1))
+    spans = () if job.records else ((job.first_seq, job.first_seq + len(job.texts) - 1),)
     return Adoption(
         layout_token=layout_token,
         first_seq=job.first_seq,
@@ -190,6 +196,7 @@ def adoption_of(job: RotationJob, layout_token: str) -> Adoption:
         tail_token=job.tail_token,
         records=tuple(Record(first_seq=a, last_seq=b, text="record", tokens=RECORD_TOKENS) for a, b in spans),
         chunk="\n".join(job.texts).encode(),
+        room=Room(had_breath=not spans),
         line_tokens=LINE_TOKENS,
         figures={},
     )
@@ -275,7 +282,9 @@ def normalised(world: World) -> World:
             box,
             head=replace(box.head, outcomes=(), rotation=rotation),
             turns=tuple((key, _plain(turn)) for key, turn in box.turns),
-            events=tuple((key, StoredEvent(event.kind, "", NOW)) for key, event in box.events if event.kind in ENDINGS),
+            events=tuple(
+                (key, 0, StoredEvent(event.kind, "", NOW)) for key, _, event in box.events if event.kind in ENDINGS
+            ),
             audit=(),
         )
     return replace(world, due=due, agents=()).with_box(SESSION, box)

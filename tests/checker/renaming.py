@@ -16,7 +16,7 @@ def store_tokens(world: World) -> tuple[str, ...]:
     if box.head is None:
         return ()
     found = [*(item.commit_token for item in box.live), *(turn.commit_token for _, turn in box.turns)]
-    found += [box.head.tail_token, box.head.layout_token, box.head.hold.token]
+    found += [box.head.tail_token, box.head.layout_token, box.head.hold.token, box.head.lifted_under]
     if box.head.rotation:
         found += [box.head.rotation.hold.token, box.head.rotation.requested_by]
     return distinct(found)
@@ -83,6 +83,7 @@ def _renamed_head(head: Head, names: Mapping[str, str]) -> Head:
         tail_token=renamed_token(head.tail_token, names),
         layout_token=renamed_token(head.layout_token, names),
         hold=_renamed_hold(head.hold, names),
+        lifted_under=renamed_token(head.lifted_under, names),
         rotation=rotation,
     )
 

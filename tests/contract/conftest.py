@@ -61,7 +61,10 @@ def let_pass(seconds: float) -> None:
 STORES = ("memory", "sqlite", "fakeredis", "valkey")
 OTHER_SERVERS = ("cluster", "oldest")
 """Servers that run the same scripts under other rules, or with an older Lua: the core of the contract shows it."""
-CORE = ("test_store_submit", "test_store_steps", "test_store_commit", "test_store_rotation", "test_store_lifecycle")
+CORE = (
+    *("test_store_submit", "test_store_steps", "test_store_commit", "test_store_rotation", "test_store_lifecycle"),
+    *("test_store_handles", "test_store_notes", "test_store_postings", "test_store_room", "test_store_streaming"),
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

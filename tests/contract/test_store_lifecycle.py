@@ -1,4 +1,4 @@
-"""Contract of open, close, retention, purge, agent versions, held handles and listings."""
+"""Contract of open, close, retention, purge, agent versions and listings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput, LeaseLost, SessionBusy, SessionClosed, UnknownSession
 from sessionlib.stores.contract import DueKind, Grant, Lane, Refusal, SessionState, TurnState
-from tests.contract.arena import AGENT, SESSION, Arena, handle
+from tests.contract.arena import AGENT, SESSION, Arena
 from tests.contract.conftest import MakeArena
 
 HISTORY = (Entry.user("before"), Entry.assistant("yes"), Entry.user("and?"))
@@ -316,72 +316,6 @@ def test_begin_sent_again_after_purge_is_granted_other_work(arena: Arena, lane: 
     with pytest.raises(LeaseLost):
         arena.store.renew(before)
     arena.store.renew(after)
-
-
-def test_replaced_handle_is_disposed_of(arena: Arena) -> None:
-    """A new provider session takes the old one's place; the old one is due for disposal."""
-    arena.answer("t1", handle=handle("h1"))
-    committed = arena.answer("t2", handle=handle("h2"))
-    assert committed.disposal
-    assert [held.handle for held in arena.store.handles_to_dispose(SESSION)] == ["h1"]
-    assert arena.store.snapshot(SESSION).handle == handle("h2")
-    assert arena.swept(DueKind.DISPOSAL) == [""]
-
-
-def test_same_handle_is_kept(arena: Arena) -> None:
-    """Going on in the same provider session disposes of nothing."""
-    arena.answer("t1", handle=handle("h1"))
-    assert not arena.answer("t2", handle=handle("h1")).disposal
-
-
-def test_rotation_retires_the_handle(arena: Arena) -> None:
-    """After adopt the next turn seeds a new provider session."""
-    arena.answer("t1", handle=handle("h1"))
-    assert arena.rotate(2).disposal
-    assert arena.store.snapshot(SESSION).handle is None
-    assert [held.handle for held in arena.store.handles_to_dispose(SESSION)] == ["h1"]
-
-
-def test_handle_waits_for_the_turn_that_uses_it(arena: Arena) -> None:
-    """A handle is let go only when no turn that began on it is unfinished."""
-    arena.answer("t1", handle=handle("h1"))
-    arena.submit("t2")
-    grant = arena.begin()
-    assert not arena.rotate(2).disposal
-    assert list(arena.store.handles_to_dispose(SESSION)) == []
-    assert arena.swept(DueKind.DISPOSAL) == []
-    assert arena.finish(grant, handle=handle("h1")).disposal
-    assert [held.handle for held in arena.store.handles_to_dispose(SESSION)] == ["h1"]
-    assert arena.swept(DueKind.DISPOSAL) == [""]
-
-
-def test_handle_of_an_older_epoch_is_disposed_of(arena: Arena) -> None:
-    """A provider session seeded with a layout that is gone is of no use."""
-    arena.answer("t1")
-    arena.submit("t2")
-    grant = arena.begin()
-    arena.rotate(2)
-    assert arena.finish(grant, handle=handle("h-old")).disposal
-    assert [held.handle for held in arena.store.handles_to_dispose(SESSION)] == ["h-old"]
-
-
-def test_disposed_twice(arena: Arena) -> None:
-    """The handle is gone and nothing is due; a second report is harmless."""
-    arena.answer("t1", handle=handle("h1"))
-    arena.rotate(2)
-    for _ in range(2):
-        arena.store.disposed(SESSION, "h1")
-    assert list(arena.store.handles_to_dispose(SESSION)) == []
-    assert arena.swept(DueKind.DISPOSAL) == []
-
-
-def test_one_of_two_disposed(arena: Arena) -> None:
-    """What is left stays due."""
-    for number in (1, 2, 3):
-        arena.answer(f"t{number}", handle=handle(f"h{number}"))
-    arena.store.disposed(SESSION, "h1")
-    assert [held.handle for held in arena.store.handles_to_dispose(SESSION)] == ["h2"]
-    assert arena.swept(DueKind.DISPOSAL) == [""]
 
 
 def test_sessions_in_pages(make_arena: MakeArena) -> None:

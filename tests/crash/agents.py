@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
 
 from sessionlib.agent import Agent, Journal
+from sessionlib.policies.log_merge import LogMerge
+from sessionlib.policies.slots import Slots
+from sessionlib.policies.work_room import WorkRoom
 from sessionlib.providers.chat_completions import ChatCompletions
 from sessionlib.testing.fake_provider import SUMMARIZER_MODEL
 from sessionlib.tools.declaration import ToolContext
@@ -80,6 +84,13 @@ def _quoting() -> ChatCompletions:
 SUMMARIZED = ConsolidationWorkload(summarizer="model", model=SUMMARIZER_MODEL)
 SUMMARIES = SummaryWorkload(model=SUMMARIZER_MODEL)
 
+SMALL_WINDOWS: Sequence[tuple[LogMerge | Slots | WorkRoom, int]] = (
+    (LogMerge(), 4_000),
+    (Slots(), 4_500),
+    (WorkRoom(least_work_tokens=1_500, least_work_multiple=0.0, trail_tokens=200), 4_000),
+)
+"""About as small, in tokens, as each policy takes: a rotation every few turns."""
+
 AGENTS = [
     Agent(name="talker", model="m", window_tokens=8_000, counter="o200k_base", consolidation=SUMMARIZED),
     Agent(
@@ -120,6 +131,18 @@ AGENTS = [
         window_tokens=8_000,
         counter="o200k_base",
         consolidation=SUMMARIZED.model_copy(update={"window_tokens": 4_000}),
+    ),
+    *(
+        Agent(
+            name=f"ageing-{policy.kind}",
+            model="m",
+            window_tokens=window_tokens,
+            counter="o200k_base",
+            policy=policy,
+            consolidation=SUMMARIZED,
+            notes_tool=True,
+        )
+        for policy, window_tokens in SMALL_WINDOWS
     ),
 ]
 PROVIDERS = {"default": _provider, "quoting": _quoting}

@@ -67,6 +67,11 @@ class ProviderProcess:
         report: dict[str, Any] = self._http.get("/report").raise_for_status().json()
         return report
 
+    def trace(self, session_id: str) -> list[dict[str, Any]]:
+        """When the session's calls came, said their first word and were answered, oldest first."""
+        traced = self._http.get(f"/trace/{quote(session_id, safe='')}").raise_for_status().json()
+        return list(traced["spans"])
+
     def calls(self, session_id: str) -> int:
         """How often the session's agent was asked."""
         return int(self.report()["sessions"].get(session_id, {}).get("calls", 0))

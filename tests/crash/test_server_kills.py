@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -10,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sessionlib.errors import AnswerTimeout, StoreUnavailable
+from tests.crash.calling import PATIENCE_SECONDS, Caller
 from tests.crash.checks import Kills, echoed, require_answered_once, require_history
 from tests.crash.cluster import Cluster
 from tests.crash.conftest import Report
 from tests.waiting import wait_for
-from workers.client import ClientSession
 
 pytestmark = pytest.mark.crash
 
@@ -23,7 +21,6 @@ SESSIONS = 8
 KILLS = 5
 TURNS_BETWEEN = 24
 """Turns answered from one kill to the next, over all sessions."""
-PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -33,38 +30,8 @@ def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield running
 
 
-class Caller(threading.Thread):
-    """Sends one turn after the other; asks again with the same turn id when the store was away."""
-
-    def __init__(self, session: ClientSession) -> None:
-        super().__init__(name=session.session_id, daemon=True)
-        self.session = session
-        self.stopped = threading.Event()
-        self.answered: list[str] = []
-        """Messages of the turns whose answer this caller has in hand."""
-        self.retry_count = 0
-        self.fault: Exception | None = None
-
-    def run(self) -> None:
-        try:
-            while not self.stopped.is_set():
-                number = len(self.answered)
-                message = f"message {number} of {self.session.session_id} " + "one more fact. " * 40
-                self.send(message, f"t{number}")
-                self.answered.append(message)
-        except Exception as exc:  # noqa: BLE001 - shown by the test
-            self.fault = exc
-
-    def send(self, message: str, turn_id: str) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                self.session.send(message, turn_id=turn_id, timeout_seconds=PATIENCE_SECONDS)
-                return
-            except (StoreUnavailable, AnswerTimeout):
-                self.retry_count += 1
-                if time.monotonic() > deadline:
-                    raise
+def message_of(session_id: str, number: int) -> str:
+    return f"message {number} of {session_id} " + "one more fact. " * 40
 
 
 def test_t101_server_killed_under_load_loses_nothing_and_workers_go_on(
@@ -73,8 +40,8 @@ def test_t101_server_killed_under_load_loses_nothing_and_workers_go_on(
     """Five kills: no worker is restarted, each goes on to finish work, callers get answers or may ask again."""
     cluster = own_cluster
     pids = [cluster.pid(name) for name in (*cluster.fronts, *cluster.backgrounds)]
-    callers = [Caller(cluster.sessions.open(f"caller-{number}", "talker")) for number in range(SESSIONS)]
-    ids = [caller.session.session_id for caller in callers]
+    ids = [f"caller-{number}" for number in range(SESSIONS)]
+    callers = [Caller(cluster.sessions.open(name, "talker"), partial(message_of, name)) for name in ids]
     for caller in callers:
         caller.start()
 
@@ -100,8 +67,8 @@ def test_t101_server_killed_under_load_loses_nothing_and_workers_go_on(
         assert caller.fault is None, kills
 
     for caller in callers:
-        session_id, turn_ids = caller.session.session_id, [f"t{number}" for number in range(len(caller.answered))]
-        require_answered_once(cluster.store, session_id, turn_ids, kills)
+        session_id = caller.session.session_id
+        require_answered_once(cluster.store, session_id, caller.turn_ids, kills)
         require_history(cluster.store, session_id, echoed(caller.answered), kills)
     assert [cluster.pid(name) for name in (*cluster.fronts, *cluster.backgrounds)] == pids, "a worker was restarted"
     retries = sum(caller.retry_count for caller in callers)

@@ -7,9 +7,15 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Never, NotRequired, Required, Union, get_args, get_origin
 
-from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
-from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
-from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
+from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
+from openai.types.chat.completion_create_params import (
+    CompletionCreateParamsNonStreaming,
+    CompletionCreateParamsStreaming,
+)
+from openai.types.responses.response_create_params import (
+    ResponseCreateParamsNonStreaming,
+    ResponseCreateParamsStreaming,
+)
 from pydantic import BaseModel, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict, get_type_hints, is_typeddict
 
@@ -47,34 +53,38 @@ class Strict:
         if id(hint) in self._made:
             return self._made[id(hint)]
         self._made[id(hint)] = dict[str, Any]  # inside itself a type is not checked again
-        fields = {name: self._field(hint, field) for name, field in get_type_hints(hint, include_extras=True).items()}
+        hints = get_type_hints(hint, include_extras=True)
+        fields = {name: self._field(field, name in hint.__required_keys__) for name, field in hints.items()}
         config: Any = {"extra": "forbid", **getattr(hint, "__pydantic_config__", {})}
         made = with_config(config)(TypedDict(hint.__name__, fields))  # type: ignore[operator]
         self._made[id(hint)] = made
         return made
 
-    def _field(self, hint: Any, field: Any) -> Any:
-        is_required = get_origin(field) is Required or (hint.__total__ and get_origin(field) is not NotRequired)
+    def _field(self, field: Any, is_in_total: bool) -> Any:
+        """*is_in_total*: the class that the field comes from requires what it does not say to be optional."""
+        is_required = get_origin(field) is Required or (is_in_total and get_origin(field) is not NotRequired)
         return (Required if is_required else NotRequired)[self.of(field)]
 
 
-KINDS: Mapping[str, Any] = {
-    "chat_completions": CompletionCreateParamsNonStreaming,
-    "messages": MessageCreateParamsNonStreaming,
-    "responses": ResponseCreateParamsNonStreaming,
+KINDS: Mapping[str, tuple[Any, Any]] = {
+    "chat_completions": (CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming),
+    "messages": (MessageCreateParamsNonStreaming, MessageCreateParamsStreaming),
+    "responses": (ResponseCreateParamsNonStreaming, ResponseCreateParamsStreaming),
 }
+"""By API: requests for a plain answer, and for a stream."""
 
 
 @cache
-def adapter(api: str) -> TypeAdapter[Any]:
+def adapter(api: str, *, is_streamed: bool) -> TypeAdapter[Any]:
     """Checks requests of *api*. Building one takes a second or two."""
-    return TypeAdapter(Strict().of(KINDS[api]))
+    return TypeAdapter(Strict().of(KINDS[api][is_streamed]))
 
 
 def fault_in(api: str, body: Any) -> str | None:
     """What the official client's types say against a request of *api*; None if nothing."""
+    is_streamed = isinstance(body, dict) and bool(body.get("stream"))
     try:
-        adapter(api).validate_python(body)
+        adapter(api, is_streamed=is_streamed).validate_python(body)
     except ValidationError as exc:
         return "; ".join(f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in exc.errors()[:5])
     return None

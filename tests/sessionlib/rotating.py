@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from sessionlib.entries import Entry
 from sessionlib.layout import Layout
 from sessionlib.policies.contract import Accepted, Consolidating, Origin, Policy, Rotated, RotationPlan
-from sessionlib.rotation import Extract, RotationOutcome, plan_for, rotate
+from sessionlib.rotation import Extract, plan_for, rotate
+from sessionlib.rotation_outcome import RotationOutcome
 from sessionlib.steps import Consolidation, Effect, EffectResult, drive
 from sessionlib.summaries.contract import Consolidated, ConsolidationRequest
 from sessionlib.summaries.extractive import extract as extract_sentences

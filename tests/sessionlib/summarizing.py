@@ -100,7 +100,7 @@ class Streaming:
             if translated := self.on_abort(exc):
                 raise translated from exc
 
-    def dispose(self, handle: str) -> None: ...
+    def dispose(self, handle: str, until: str = "") -> None: ...
 
 
 def pieces(text: str, size: int) -> Sequence[str]:

@@ -137,6 +137,13 @@ def test_breakpoints_stand_where_what_is_cached_ends() -> None:
     assert marked(request_of(*rounds[:1], instructions="", tools=())) == ["a"]
 
 
+def test_results_that_cannot_be_marked_are_passed_over() -> None:
+    """Empty ones, however many end the request: what was cached before them is still found."""
+    rounds = [(Entry.tool_call(f"c{n}", "{}", "f"), Entry.tool_result(f"c{n}", text)) for n, text in enumerate("abc")]
+    empty = [(Entry.tool_call(f"e{n}", "{}", "f"), Entry.tool_result(f"e{n}", "")) for n in range(2)]
+    assert marked(request_of(Entry.user("u"), *chain(*rounds, *empty))) == ["Be kind.", "b", "c"]
+
+
 def tool_round(value: str) -> list[Entry]:
     thought = [Entry.assistant(value)] if len(value) % 2 else []
     calls = [Entry.tool_call("1", value, "f"), Entry.tool_call("2", "{}", "g")]

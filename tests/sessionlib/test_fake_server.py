@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from sessionlib.providers.contract import CallRequest, ModelRequest, ToolDeclara
 from sessionlib.summaries.contract import ConsolidationRequest
 from sessionlib.testing.observations import Prompt
 from sessionlib.testing.server import FakeProviderServer
+from sessionlib.testing.traits import Traits
 from tests.sessionlib.summarizing import summarizer
 from tests.waiting import wait_for
 
@@ -37,7 +39,8 @@ def running() -> Iterator[FakeProviderServer]:
 @pytest.fixture
 def server(running: FakeProviderServer) -> FakeProviderServer:
     running.observations.clear()
-    running.change(window_tokens=128_000, latency_seconds=0.0, summary_latency_seconds=0.0)
+    running.cache.clear()
+    running.change(**{trait.name: trait.default for trait in fields(Traits)})
     return running
 
 
@@ -149,6 +152,76 @@ def test_latency_is_for_answers_and_summaries_apart(server: FakeProviderServer, 
     assert time.monotonic() - started >= 0.2
 
 
+def test_an_answer_takes_the_time_that_its_tokens_take(server: FakeProviderServer, provider: ChatCompletions) -> None:
+    """A plain answer comes when it is whole; a stream's first piece does not wait for the others."""
+    server.change(tokens_per_second=100.0, first_token_seconds=0.1)
+    heard: list[float] = []
+    started = time.monotonic()
+    provider.complete(request_of(), lambda _: heard.append(time.monotonic() - started))
+    assert 0.1 <= heard[0] < heard[-1]
+    assert heard[-1] >= 0.1 + (len(heard) - 1) / 100
+    (span,) = server.trace("team/s-1")
+    assert span["started"] + 0.1 <= span["first_token"] < span["ended"]
+    started = time.monotonic()
+    usage = provider.complete(request_of(turn_id="t-2")).usage
+    assert usage is not None
+    assert time.monotonic() - started >= 0.1 + usage.completion_tokens / 100
+
+
+@pytest.mark.parametrize("ratio", [0.5, 2.0, 4.0])
+def test_its_tokenizer_may_be_another(server: FakeProviderServer, provider: ChatCompletions, ratio: float) -> None:
+    """Everything that it counts is in tokens of its own."""
+    entries = [Entry.user("Hello " * 1_500)]
+    before = provider.complete(request_of(*entries)).usage
+    server.change(token_ratio=ratio)
+    after, again = (provider.complete(request_of(*entries, turn_id=turn)).usage for turn in ("t-2", "t-3"))
+    assert before is not None
+    assert after is not None
+    assert again is not None
+    assert after.prompt_tokens == round(before.prompt_tokens * ratio)
+    assert after.completion_tokens == round(before.completion_tokens * ratio)
+    assert again.cached_tokens == (0 if ratio < 1 else after.prompt_tokens // 128 * 128)
+
+
+def test_it_thinks_before_it_answers(server: FakeProviderServer) -> None:
+    """As long as it is told to."""
+    server.change(reasoning="Hm.")
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+    message = httpx.post(f"{server.base_url}/chat/completions", json=body).json()["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == ("Hm.", "Acknowledged: Hello")
+
+
+def test_streams_are_held_after_their_first_piece(server: FakeProviderServer, provider: ChatCompletions) -> None:
+    """Whoever listens has it; the rest comes when it is released."""
+    server.hold("streams")
+    heard: list[str] = []
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(provider.complete, request_of(), heard.append)
+        wait_for(lambda: server.report([])["held"]["streams"] == 1)
+        wait_for(lambda: heard == ["Ackn"])
+        server.release("streams")
+        assert held.result(timeout=20).text == "".join(heard)
+
+
+def test_a_failure_may_have_headers(server: FakeProviderServer) -> None:
+    """Over HTTP, whatever they are."""
+    failure = {"failure": 429, "headers": {"X-RateLimit-Reset-Requests": "1s"}, "retry_after_seconds": 2}
+    httpx.post(f"{server.url}/failures", json=failure).raise_for_status()
+    response = httpx.post(f"{server.base_url}/chat/completions", json={"model": "m", "messages": [USER]})
+    assert response.status_code == 429
+    assert (response.headers["x-ratelimit-reset-requests"], response.headers["retry-after"]) == ("1s", "2")
+
+
+def test_its_cache_is_emptied_over_http(server: FakeProviderServer, provider: ChatCompletions) -> None:
+    """What was read before is not known any more."""
+    entry = Entry.user("Hello " * 1_500)
+    provider.complete(request_of(entry))
+    httpx.delete(f"{server.url}/cache").raise_for_status()
+    usage = provider.complete(request_of(entry, turn_id="t-2")).usage
+    assert usage is not None
+    assert usage.cached_tokens == 0
+
+
 def test_summaries_are_held_while_answers_pass(server: FakeProviderServer, provider: ChatCompletions) -> None:
     """A held consolidation stays open until it is released; answers come meanwhile."""
     server.hold("summaries")
@@ -163,7 +236,7 @@ def test_summaries_are_held_while_answers_pass(server: FakeProviderServer, provi
 
 def test_extending_requests_are_no_breaks(server: FakeProviderServer, provider: ChatCompletions) -> None:
     """Requests that repeat or extend the one before keep the prefix, and what they share counts as cached."""
-    history = [Entry.user("Hello"), Entry.assistant("Hi " * 50), Entry.user("More")]
+    history = [Entry.user("Hello " * 1_500), Entry.assistant("Hi " * 50), Entry.user("More")]
     provider.complete(request_of(*history[:1]))
     provider.complete(request_of(*history[:1]))
     usage = provider.complete(request_of(*history, turn_id="t-2")).usage
@@ -172,7 +245,9 @@ def test_extending_requests_are_no_breaks(server: FakeProviderServer, provider: 
     assert session["break_count"] == 0
     assert session["asked_again"] == {"team/s-1/t-1/model:0": 2}
     assert usage is not None
-    assert 0 < usage.cached_tokens < usage.prompt_tokens
+    assert 1_024 <= usage.cached_tokens < usage.prompt_tokens
+    assert usage.cached_tokens % 128 == 0
+    assert session["cached_tokens"] == 2 * usage.cached_tokens
 
 
 def test_a_changed_message_is_a_break(server: FakeProviderServer, provider: ChatCompletions) -> None:
@@ -262,8 +337,12 @@ def test_nonsense_is_refused(server: FakeProviderServer, body: bytes) -> None:
         ("settings", {"window_tokens": 0}),
         ("settings", {"window": 5}),
         ("hold", {"kind": "some"}),
+        ("settings", {"token_ratio": 0}),
+        ("settings", {"reasoning": 1}),
         ("hold", {"kind": "disposals"}),
         ("failures", {"failure": 200}),
+        ("failures", {"failure": "explosion"}),
+        ("failures", {"failure": 500, "kind": "streams"}),
         ("failures", {"failure": 500, "count": -1}),
         ("failures", {}),
         ("recordings/s", {"answers": {"k": {"calls": [{}]}}}),
@@ -338,5 +417,5 @@ def test_it_explains_itself() -> None:
     """`--help` names every option and every request."""
     command = [sys.executable, "-m", "sessionlib.testing.server", "--help"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    for part in ("--window-tokens", "--port-file", "/recordings/SESSION", "/report", "/hold"):
+    for part in ("--window-tokens", "--token-ratio", "--port-file", "/recordings/SESSION", "/report", "/hold"):
         assert part in text

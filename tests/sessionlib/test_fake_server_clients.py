@@ -14,6 +14,7 @@ from sessionlib.testing.server import FakeProviderServer
 from tests.sessionlib.official import fault_in
 
 HISTORY_CALL = {"text": "Looking", "calls": [{"call_id": "c1", "name": "look", "arguments": '{"path": "a"}'}]}
+LONG = "Go on with it. " * 400
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}}
 
 
@@ -58,7 +59,7 @@ def test_messages(server: FakeProviderServer, anthropic_client: anthropic.Anthro
     """A call, its result and the answer, all of it with cached tokens."""
     server.record("sdk", {"answers": {"sdk/t/model:0": HISTORY_CALL}})
     tool: Any = {"name": "look", "description": "Read", "input_schema": SCHEMA}
-    ask: Any = {"role": "user", "content": [{"type": "text", "text": "Go", "cache_control": {"type": "ephemeral"}}]}
+    ask: Any = {"role": "user", "content": [{"type": "text", "text": LONG, "cache_control": {"type": "ephemeral"}}]}
     message = anthropic_client.messages.create(
         model="m", max_tokens=100, system="Be kind", tools=[tool], messages=[ask], extra_headers=named("sdk")
     )
@@ -116,6 +117,122 @@ def test_what_is_not_to_be_stored_is_not(server: FakeProviderServer, openai_clie
     """A response with `store: false` cannot be continued."""
     response = openai_client.responses.create(model="m", input="Go", store=False)
     assert response.id not in server.responses.handles
+
+
+def test_chat_completions_are_streamed(server: FakeProviderServer, openai_client: openai.OpenAI) -> None:
+    """The client puts the pieces together: text, a call, usage."""
+    server.record("sdk3", {"answers": {"sdk3/t/model:0": HISTORY_CALL}})
+    with openai_client.chat.completions.stream(
+        model="m",
+        messages=[{"role": "user", "content": "Go"}],
+        tools=[{"type": "function", "function": {"name": "look", "parameters": SCHEMA}}],
+        stream_options={"include_usage": True},
+        extra_headers=named("sdk3"),
+    ) as stream:
+        pieces = [event.delta for event in stream if event.type == "content.delta"]
+        completion = stream.get_final_completion()
+    server.forget_recording("sdk3")
+    message = completion.choices[0].message
+    assert message.content == "".join(pieces) == "Looking"
+    assert len(pieces) > 1
+    assert [call.function.arguments for call in message.tool_calls or []] == ['{"path": "a"}']
+    assert completion.usage is not None
+    assert completion.usage.total_tokens > 0
+
+
+def test_messages_are_streamed(server: FakeProviderServer, anthropic_client: anthropic.Anthropic) -> None:
+    """Thinking with its signature, text and a call; the thinking can be sent back, but not changed."""
+    server.record("sdk4", {"answers": {"sdk4/t/model:0": {**HISTORY_CALL, "reasoning": "Let me see: 你好."}}})
+    tool: Any = {"name": "look", "description": "Read", "input_schema": SCHEMA}
+    ask: Any = {"role": "user", "content": "Go"}
+    with anthropic_client.messages.stream(
+        model="m", max_tokens=100, tools=[tool], messages=[ask], extra_headers=named("sdk4")
+    ) as stream:
+        pieces = list(stream.text_stream)
+        message = stream.get_final_message()
+    server.forget_recording("sdk4")
+    assert "".join(pieces) == "Looking"
+    thinking, text, call = message.content
+    assert thinking.type == "thinking"
+    assert thinking.thinking == "Let me see: 你好."
+    assert (text.type, call.type) == ("text", "tool_use")
+    assert message.stop_reason == "tool_use"
+    assert message.usage.output_tokens > 1
+    reply: Any = {"role": "assistant", "content": [block.model_dump(exclude_none=True) for block in message.content]}
+    result: Any = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "empty"}]}
+    answered = anthropic_client.messages.create(model="m", max_tokens=9, messages=[ask, reply, result])
+    assert answered.stop_reason == "end_turn"
+    reply["content"][0]["thinking"] = "Something else."
+    with pytest.raises(anthropic.BadRequestError, match="signature"):
+        anthropic_client.messages.create(model="m", max_tokens=9, messages=[ask, reply, result])
+
+
+def test_responses_are_streamed(server: FakeProviderServer, openai_client: openai.OpenAI) -> None:
+    """Sealed reasoning, text and a call; what was streamed is held like any other response."""
+    server.record("sdk5", {"answers": {"sdk5/t/model:0": {**HISTORY_CALL, "reasoning": "Let me see."}}})
+    with openai_client.responses.stream(
+        model="m", input="Go", include=["reasoning.encrypted_content"], extra_headers=named("sdk5")
+    ) as stream:
+        pieces = [event.delta for event in stream if event.type == "response.output_text.delta"]
+        response = stream.get_final_response()
+    server.forget_recording("sdk5")
+    assert response.output_text == "".join(pieces) == "Looking"
+    assert [item.type for item in response.output] == ["reasoning", "message", "function_call"]
+    assert openai_client.responses.retrieve(response.id).output_text == "Looking"
+    result: Any = {"type": "function_call_output", "call_id": "c1", "output": "a is empty"}
+    following = openai_client.responses.create(model="m", input=[result], previous_response_id=response.id)
+    assert following.output_text == "Acknowledged: a is empty"
+    assert following.previous_response_id == response.id
+    sent: list[Any] = [item.model_dump(exclude_none=True) for item in response.output]
+    again = openai_client.responses.create(model="m", input=[{"role": "user", "content": "Go"}, *sent, result])
+    assert again.output_text == "Acknowledged: a is empty"
+
+
+def test_reasoning_that_was_tampered_with_is_refused(openai_client: openai.OpenAI) -> None:
+    """Nor is it taken without what it led to."""
+    reasoning: Any = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "bm8="}
+    following: Any = {"role": "assistant", "content": "Hi"}
+    asked: Any = {"role": "user", "content": "Go"}
+    with pytest.raises(openai.BadRequestError, match="encrypted content"):
+        openai_client.responses.create(model="m", input=[asked, reasoning, following, asked])
+    del reasoning["encrypted_content"]
+    with pytest.raises(openai.BadRequestError, match="required following item"):
+        openai_client.responses.create(model="m", input=[asked, reasoning, asked])
+
+
+def test_streams_break_as_the_clients_know_it(
+    server: FakeProviderServer, openai_client: openai.OpenAI, anthropic_client: anthropic.Anthropic
+) -> None:
+    """An error inside a stream is the vendor's own; a connection that ends is one of the connection."""
+    ask: Any = [{"role": "user", "content": "Go"}]
+    server.fail("error_event", count=3)
+    with pytest.raises(anthropic.APIStatusError, match="a failure was asked for"):
+        list(anthropic_client.messages.create(model="m", max_tokens=9, messages=ask, stream=True))
+    with pytest.raises(openai.APIError, match="a failure was asked for"):
+        list(openai_client.chat.completions.create(model="m", messages=ask, stream=True))
+    *_, last = openai_client.responses.create(model="m", input="Go", stream=True)
+    assert last.type == "error"  # this one the client leaves to its user
+    server.fail("cut")
+    with pytest.raises(openai.APIError, match=r"peer closed|Connection error"):
+        list(openai_client.chat.completions.create(model="m", messages=ask, stream=True))
+
+
+def test_breakpoints_are_where_a_cache_ends(anthropic_client: anthropic.Anthropic) -> None:
+    """What stands before one is written, then read; a prompt without any is not cached."""
+    marked: Any = {"type": "text", "text": f"Cached. {LONG}", "cache_control": {"type": "ephemeral"}}
+    more: Any = {"type": "text", "text": "And this?"}
+
+    def usage(*blocks: Any) -> tuple[int | None, int | None]:
+        message = anthropic_client.messages.create(
+            model="m", max_tokens=9, messages=[{"role": "user", "content": list(blocks)}]
+        )
+        return message.usage.cache_creation_input_tokens, message.usage.cache_read_input_tokens
+
+    written, read = usage(marked)
+    assert written is not None
+    assert (written > 1_024, read) == (True, 0)
+    assert usage(marked, more) == (0, written)
+    assert usage({**marked, "cache_control": None}) == (0, 0)
 
 
 def test_failures_have_the_clients_own_classes(

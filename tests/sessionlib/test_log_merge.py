@@ -34,7 +34,7 @@ from tests.sessionlib.rotating import (
     wordy,
 )
 
-POLICY = LogMerge()
+POLICY = LogMerge(record_fraction=0.10)
 BUDGETS = budgets_of(POLICY, 8_000)
 """Tail 800, records 800, line 5,600, landing 4,480."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import unquote
 
+import httpx
 import pytest
 
 from sessionlib.entries import Entry
@@ -17,8 +19,9 @@ from sessionlib.errors import (
 )
 from sessionlib.providers.contract import CallRequest
 from sessionlib.providers.responses import Responses, parsed_reply, serialised, wire_items
+from sessionlib.providers.wire_values import cache_key
 from sessionlib.tokens import Usage
-from tests.sessionlib.asking import KEY, answering, request_of
+from tests.sessionlib.asking import KEY, SINGLE, answering, request_of
 
 
 def response(*items: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -58,6 +61,7 @@ def test_a_request_carries_everything() -> None:
             }
         ],
         "instructions": "Be kind.",
+        "prompt_cache_key": cache_key(SINGLE),
         "input": [{"role": "user", "content": "Hello"}],
     }
 
@@ -174,19 +178,62 @@ def test_failures_are_translated(answer: dict[str, Any], error: type[ProviderErr
     assert type(caught.value) is error
 
 
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [(200, None), (204, None), (404, None), (410, None), (503, ProviderUnavailable), (401, ProviderRejected)],
-)
-def test_disposal_deletes_the_response(status: int, error: type[ProviderError] | None) -> None:
-    """One that is not there is fine; what fails says whether another try is worth it."""
-    provider, seen = answering(Responses, status)
-    if error is None:
-        provider.dispose("resp/1")
-    else:
-        with pytest.raises(error):
-            provider.dispose("resp/1")
-    assert (seen[0].method, seen[0].url.raw_path) == ("DELETE", b"/responses/resp%2F1")
+def holding(links: dict[str, str | None], refusing: str = "") -> tuple[Responses, list[str]]:
+    """A provider of responses by id, each with the one that it continues; and what is asked of it, in order."""
+    asked: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        name = unquote(request.url.raw_path.decode().rpartition("/")[2])
+        asked.append(f"{request.method} {name}")
+        if request.method == "GET" and name in links:
+            return httpx.Response(200, json=response(id=name, previous_response_id=links[name]))
+        if f"{request.method} {name}" == refusing:
+            return httpx.Response(503)
+        return httpx.Response(200 if links.pop(name, "") != "" else 404)
+
+    transport = httpx.MockTransport(handler)
+    return Responses("http://model.test", build_client=lambda: httpx.Client(transport=transport)), asked
+
+
+def test_disposal_deletes_the_whole_chain() -> None:
+    """What a response continues goes first, and the response itself last."""
+    provider, asked = holding({"a": None, "b": "a", "c/1": "b"})
+    provider.dispose("c/1")
+    assert asked == ["GET c/1", "GET b", "GET a", "DELETE a", "DELETE b", "DELETE c/1"]
+
+
+def test_disposal_stops_at_what_lives_on() -> None:
+    """A response that nobody goes on from is let go of without those before it."""
+    links: dict[str, str | None] = {"a": None, "b": "a", "c": "b"}
+    holding(links)[0].dispose("c", until="b")
+    assert links.keys() == {"a", "b"}
+
+
+def test_a_disposal_that_failed_halfway_can_be_tried_again() -> None:
+    """What is left is still found from the newest."""
+    links: dict[str, str | None] = {"a": None, "b": "a", "c": "b"}
+    provider, _ = holding(links, refusing="DELETE b")
+    with pytest.raises(ProviderUnavailable):
+        provider.dispose("c")
+    assert links.keys() == {"b", "c"}
+    provider, _ = holding(links)
+    provider.dispose("c")
+    assert links == {}
+
+
+@pytest.mark.parametrize("links", [{}, {"c": "gone"}, {"c": "c"}, {"b": "c", "c": "b"}])
+def test_disposal_is_fine_with_what_is_not_there(links: dict[str, str | None]) -> None:
+    """An unknown response, an unknown one before it, and a chain that bites its tail."""
+    holding(links)[0].dispose("c")
+    assert links == {}
+
+
+@pytest.mark.parametrize(("status", "error"), [(503, ProviderUnavailable), (401, ProviderRejected)])
+def test_what_fails_at_disposal_says_whether_another_try_is_worth_it(status: int, error: type[ProviderError]) -> None:
+    """As anywhere else."""
+    provider, _ = answering(Responses, status)
+    with pytest.raises(error):
+        provider.dispose("resp_1")
 
 
 def test_the_key_is_not_shown() -> None:

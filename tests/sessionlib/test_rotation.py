@@ -17,7 +17,8 @@ from sessionlib.layout import Layout, Method, make_record
 from sessionlib.policies.contract import Policy, Saturation, SaturationReason
 from sessionlib.policies.log_merge import LogMerge
 from sessionlib.policies.tiers import Tiers
-from sessionlib.rotation import RotationOutcome, plan_for, rotate
+from sessionlib.rotation import plan_for, rotate
+from sessionlib.rotation_outcome import RotationOutcome
 from sessionlib.summaries.contract import Consolidated, ConsolidationRequest
 from tests.sessionlib.rotating import (
     CHARACTERS,

@@ -15,7 +15,8 @@ from sessionlib.policies.ageing import cut_record, unsupported_in
 from sessionlib.policies.contract import Policy
 from sessionlib.policies.log_merge import LogMerge
 from sessionlib.policies.tiers import Tiers
-from sessionlib.rotation import RotationOutcome, rotate
+from sessionlib.rotation import rotate
+from sessionlib.rotation_outcome import RotationOutcome
 from sessionlib.steps import Consolidation, Effect, EffectResult, drive
 from sessionlib.summaries.contract import Consolidated, ConsolidationRequest
 from sessionlib.summaries.redaction import Redacted
@@ -105,7 +106,7 @@ def test_the_text_of_a_fault_is_not_taken() -> None:
     [
         (" \n", "validation: the answer is blank"),
         ("half \ud800", "validation: the answer holds a lone surrogate"),
-        (words(7_000), "validation: the answer takes 7,000 tokens; 239 are accepted"),
+        (words(7_000), "validation: the answer takes 7,000 tokens; 373 are accepted"),
     ],
     ids=["blank", "surrogate", "large"],
 )

@@ -464,7 +464,7 @@ def test_background_goes_on_after_a_fault() -> None:
     """A provider whose disposal has a fault of its own does not end rotations."""
 
     class Faulty(ScriptedProvider):
-        def dispose(self, handle: str) -> None:
+        def dispose(self, handle: str, until: str = "") -> None:
             raise ZeroDivisionError
 
     with Session(agent(), {"default": Faulty(shape=Shape.HELD)}) as session:

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
 from sessionlib.errors import CannotConverge
-from sessionlib.layout import Layout, Record, make_record
+from sessionlib.layout import Layout, Record, make_record, seeded_record
 from sessionlib.policies.contract import Origin, Policy, SaturationReason
 from sessionlib.policies.log_merge import LogMerge
 from sessionlib.policies.slots import Slots
 from sessionlib.policies.slots_shelf import SLOTS_PER_TIER, TIER_COUNT
 from sessionlib.policies.tiers import Tiers
+from sessionlib.policies.work_room import WorkRoom
 from sessionlib.recordings.reading import read_recording
-from sessionlib.rotation import RotationOutcome, plan_for
+from sessionlib.rotation import plan_for
+from sessionlib.rotation_outcome import RotationOutcome
 from sessionlib.summaries.contract import ConsolidationRequest
 from sessionlib.summaries.extractive import extract
 from sessionlib.window import Budgets
@@ -46,7 +48,8 @@ from tests.sessionlib.test_ageing_of_real_transcripts import rounds_of
 
 POLICY = Slots()
 BUDGETS = budgets_of(POLICY, 8_000)
-OTHERS = (LogMerge(), Tiers())
+FRESH = WorkRoom(least_work_tokens=0, least_work_multiple=0, trail_tokens=50)
+OTHERS = (LogMerge(), Tiers(), FRESH)
 MATERIAL_DROPPED = SaturationReason.MATERIAL_DROPPED
 
 
@@ -235,7 +238,8 @@ def test_a_session_may_change_its_policy_at_any_time(
 ) -> None:
     """The next rotation plans from the layout that is there: records cover all that left, without gap or overlap.
 
-    What has no record any more at the front was reported (slots) or is what a full coarsest tier lets go (tiers).
+    What has no record any more at the front was reported (slots) or is what a full coarsest tier lets go (tiers); a
+    fresh window stands for all of it.
     """
     conversation = Conversation(first, budgets_of(first, 4_000), CHARACTERS_OF_SUMMARIZERS[name])
     first_seq, number = 1, 0
@@ -248,8 +252,13 @@ def test_a_session_may_change_its_policy_at_any_time(
                 continue
             layout, outcome = conversation.layout, conversation.outcomes[-1]
             assert_sound(layout, conversation.budgets, policy)
+            assert all(record.tokens == counted(record) for record in layout.records)
             assert len(conversation.removed) + 1 == layout.live.first_seq
             front = layout.records[0].first_seq
+            if isinstance(policy, WorkRoom):
+                assert front == 1
+                assert len(layout.records) == 1
+                first_seq = 1
             assert front >= first_seq
             assert front == first_seq or dropped(outcome) or isinstance(policy, Tiers)
             first_seq = front
@@ -286,8 +295,7 @@ def test_records_of_another_policy_become_slots(tiers: list[int], taken_over: li
 
 
 def counted(record: Record) -> int:
-    span = record.first_seq, record.last_seq
-    return make_record(CHARACTERS, record.text, *span, show_span=False, tier=record.tier).tokens
+    return CHARACTERS.entry(seeded_record(record, show_span=False))
 
 
 def test_slots_of_a_larger_window_are_condensed_as_far_as_they_must() -> None:

@@ -16,7 +16,7 @@ from sessionlib.entries import Entry
 from sessionlib.errors import StoreCorrupt, StoreFull, StoreUnavailable, UnknownSession
 from sessionlib.providers.contract import ModelReply
 from sessionlib.stores.contract import AgentRef, Answer, Grant, Lane, OpenRequest, RoundCommit, SubmitRequest, TurnInput
-from sessionlib.stores.sqlite import IN_MEMORY, SqliteStore
+from sessionlib.stores.sqlite import IN_MEMORY, SCHEMA_VERSION, SqliteStore
 
 AGENT = AgentRef(name="coder", digest="d1")
 
@@ -233,40 +233,41 @@ def test_file_of_a_newer_version(path: Path) -> None:
         SqliteStore(path)
 
 
-SINCE_THE_FIRST_FORMAT = (
-    "handoff",
-    "digest",
-    "digest_count",
-    "digested_seq",
-    "digest_failures",
-    "digest_settled",
-    "journal",
-)
-"""Fields of the head that files of the first format do not have."""
+ADDED = {
+    2: (
+        ("jobs", "journal", "published"),
+        ("handoff", "digest", "digest_count", "digested_seq", "digest_failures", "digest_settled", "journal"),
+    ),
+    3: (("postings", "postings_index", "notes"), ("room", "lifted_under")),
+}
+"""Tables and fields of the head that each format added."""
 
 
-def make_first_format(path: Path) -> None:
-    """Take from a file what the second format added."""
+def make_older(path: Path, version: int) -> None:
+    """Take from a file what came after that format."""
     raw = sqlite3.connect(path)
-    for table in ("jobs", "journal", "published"):
-        raw.execute(f"DROP TABLE {table}")
-    paths = ", ".join(f"'$.value.{field}'" for field in SINCE_THE_FIRST_FORMAT)
-    raw.execute(f"UPDATE sessions SET head = json_remove(head, {paths})")
-    raw.execute("PRAGMA user_version = 1")
+    for tables, head_fields in (added for number, added in ADDED.items() if number > version):
+        for table in tables:
+            raw.execute(f"DROP TABLE {table}")
+        paths = ", ".join(f"'$.value.{name}'" for name in head_fields)
+        raw.execute(f"UPDATE sessions SET head = json_remove(head, {paths})")
+    raw.execute(f"PRAGMA user_version = {version}")
     raw.commit()
     raw.close()
 
 
-def test_file_of_the_first_format(path: Path) -> None:
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_file_of_an_older_format(path: Path, version: int) -> None:
     """It is brought up to date, with all that is in it; once."""
     with SqliteStore(path) as store:
         answer(opened(store), "t1")
-    make_first_format(path)
+    make_older(path, version)
     for _ in range(2):
         with SqliteStore(path) as store:
             assert [entry.text for entry in store.snapshot("s").layout.live.entries] == ["hello", "fine"]
             assert store.capture("s", "test") == "d1"
             assert list(store.recent_digests("coder")) == []
+            assert store.notes("s") == {}
 
 
 @pytest.mark.parametrize("damage", ["UPDATE sessions SET head = '{}'", "DELETE FROM turns"])

@@ -11,6 +11,9 @@ from sessionlib.entries import Entry
 from sessionlib.errors import SessionError
 from sessionlib.providers.contract import ModelReply
 from sessionlib.stores.contract import (
+    DELTA,
+    THREAD_HINT,
+    Adoption,
     AgentRef,
     Answer,
     Busy,
@@ -21,6 +24,7 @@ from sessionlib.stores.contract import (
     Lane,
     Limits,
     OpenRequest,
+    Postings,
     RoundCommit,
     Settled,
     SubmitRequest,
@@ -86,6 +90,22 @@ def commit(number: int = 0, answer: Answer | None = None) -> RoundCommit:
         line_tokens=10**9,
         answer=answer,
     )
+
+
+ADOPTION = Adoption(
+    layout_token="l1",
+    first_seq=1,
+    dropped_count=1,
+    dropped_tokens=1,
+    old_layout_token="",
+    tail_seq=1,
+    tail_token="c0",
+    records=(),
+    chunk=b"chunk",
+    postings=Postings(first_seq=1, last_seq=1, level=0, parts=(b"part",)),
+    line_tokens=10**9,
+    figures={},
+)
 
 
 def refuse_conflict(store: MemoryStore) -> None:
@@ -166,6 +186,18 @@ def refuse_digest_of_more(store: MemoryStore) -> None:
     store.settle(begin(store, lane=Lane.DIGEST), Settled(settle_token="s1", result="x", last_seq=9))
 
 
+def refuse_large_note(store: MemoryStore) -> None:
+    submit(store, "t1")
+    store.write_note(begin(store), THREAD_HINT, "x" * 4_097, key="t1/c1")
+
+
+def refuse_stolen_note(store: MemoryStore) -> None:
+    submit(store, "t1")
+    grant = begin(store)
+    store.cancel("s", "t1")
+    store.write_note(grant, "plan.md", "x", key="t1/c1")
+
+
 REFUSALS = [
     refuse_conflict,
     refuse_reject,
@@ -180,6 +212,8 @@ REFUSALS = [
     refuse_handoff_conflict,
     refuse_handoffs,
     refuse_digest_of_more,
+    refuse_large_note,
+    refuse_stolen_note,
 ]
 
 
@@ -205,7 +239,12 @@ def test_world_is_one_hashable_value(store: StrictStore) -> None:
 def test_purged_store_is_empty(store: StrictStore) -> None:
     """Nothing is left but the agent's description."""
     submit(store, "t1")
-    store.commit(begin(store), commit(answer=Answer(text="x")))
+    grant = begin(store)
+    store.emit(grant, DELTA, {"text": "x"})
+    store.write_note(grant, "plan.md", "x", key="t1/c1")
+    store.commit(grant, commit(answer=Answer(text="x")))
+    store.request_rotation("s", "test")
+    store.adopt(begin(store, lane=Lane.ROTATION), ADOPTION)
     store.request_rotation("s", "test")
     store.capture("s", "test")
     digest = begin(store, lane=Lane.DIGEST)

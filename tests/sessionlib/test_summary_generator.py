@@ -51,7 +51,7 @@ class Odd:
     def complete(self, request: ModelRequest, on_delta: OnDelta | None = None) -> Any:
         return self._complete(request)
 
-    def dispose(self, handle: str) -> None: ...
+    def dispose(self, handle: str, until: str = "") -> None: ...
 
 
 @pytest.mark.parametrize("purpose", Purpose)

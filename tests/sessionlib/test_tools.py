@@ -1,4 +1,4 @@
-"""Tools: declared from functions, run without ever raising; the private history tool."""
+"""Tools: declared from functions, run without ever raising."""
 
 from __future__ import annotations
 
@@ -7,17 +7,11 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from sessionlib.counters import counter_named
-from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput
-from sessionlib.projection import Projection, exceeds
 from sessionlib.providers.contract import CallRequest
 from sessionlib.tools.declaration import Tool, ToolContext, as_text, run_tool
-from sessionlib.tools.history import HISTORY_DECLARATIONS, LARGEST_LIMIT_CHARS, ReadItem, history_tools, read_item
 
 CONTEXT = ToolContext(session_id="s", turn_id="t", call_id="c")
 
@@ -175,88 +169,3 @@ def test_functions_that_cannot_be_declared_are_refused(function: Any) -> None:
     """At definition, naming the function, not when the model first calls it."""
     with pytest.raises(InvalidInput, match=function.__name__):
         Tool.from_function(function)
-
-
-# --- history.read_item
-
-STORED = {
-    3: Entry.user("word for word"),
-    4: Entry.tool_call("c", '{"q": 1}', "search"),
-    5: Entry.tool_result("c", "0123456789" * 2_000, "search"),
-    6: Entry.assistant(""),
-}
-
-
-def read(**arguments: Any) -> str:
-    return read_item(json.dumps(arguments), STORED.get, lambda text: True)
-
-
-def test_an_item_is_read_word_for_word() -> None:
-    """Under a line that says what it is."""
-    assert read(item=3) == "[entry 3, user, characters 0-13 of 13]\nword for word"
-    assert read(item=4) == '[entry 4, tool call search, characters 0-8 of 8]\n{"q": 1}'
-    assert read(item=6) == "[entry 6, assistant, characters 0-0 of 0]\n"
-
-
-def test_a_long_item_is_read_in_parts() -> None:
-    """Each part says where to go on; together they are the item."""
-    whole, offset = "", 0
-    while True:
-        head, part = read(item=5, offset_chars=offset, limit_chars=3_333).split("\n", 1)
-        whole += part
-        if "go on with offset_chars=" not in head:
-            break
-        offset = int(head.split("offset_chars=")[1].rstrip("]"))
-    assert whole == STORED[5].text
-
-
-def test_a_part_is_never_longer_than_the_bound() -> None:
-    """However much is asked for."""
-    assert len(read(item=5, limit_chars=10**9).split("\n", 1)[1]) == LARGEST_LIMIT_CHARS
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("", "item: Field required"),
-        ("{", "Invalid JSON"),
-        ('{"item": 0}', "greater than or equal to 1"),
-        ('{"item": 3, "offset_chars": -1}', "offset_chars"),
-        ('{"item": 3, "limit_chars": 0}', "limit_chars"),
-        ('{"item": 3, "window": 1}', "window"),
-        ('{"item": 99}', "no entry 99"),
-        ('{"item": 3, "offset_chars": 13}', "ends at character 13"),
-    ],
-)
-def test_what_cannot_be_read_is_said(arguments: str, words: str) -> None:
-    """A readable text, never an exception."""
-    text = read_item(arguments, STORED.get, lambda text: True)
-    assert text.startswith("Nothing was read: ")
-    assert words in text
-
-
-@given(st.text() | st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)).map(json.dumps))
-def test_no_arguments_make_it_raise(arguments: str) -> None:
-    """Whatever the model writes."""
-    assert read_item(arguments, STORED.get, lambda text: True)
-
-
-@pytest.mark.parametrize("cap_tokens", [100, 1_000, 50_000])
-def test_a_reading_is_never_shortened_when_it_is_sent(cap_tokens: int) -> None:
-    """It is cut to what the result cap holds, so that no reading needs another reading."""
-    counter = counter_named("o200k_base")
-    tool = history_tools(STORED.get, Projection(counter, cap_tokens))["history.read_item"]
-    text, is_error = run(tool, '{"item": 5, "limit_chars": 16000}')
-    assert not is_error
-    assert not exceeds(Entry.tool_result("c", text), cap_tokens, counter)
-    assert STORED[5].text.startswith(text.split("\n", 1)[1])
-
-
-def test_the_declaration_agrees_with_what_is_validated() -> None:
-    """Fields, defaults and what is required."""
-    (declared,) = HISTORY_DECLARATIONS
-    schema = ReadItem.model_json_schema()
-    assert list(declared.parameters["properties"]) == list(schema["properties"])
-    assert declared.parameters["required"] == schema["required"]
-    for name, field in declared.parameters["properties"].items():
-        assert field.get("default") == schema["properties"][name].get("default")

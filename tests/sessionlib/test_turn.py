@@ -57,6 +57,7 @@ def view_of(*live: Entry, snapshot: Snapshot | None = None, **changes: Any) -> R
         pending=(Entry.user("hello"),),
         known_tools=KNOWN,
         seconds_left=60.0,
+        window_tokens=AGENT.window_tokens,
     )
     return replace(made, **changes)
 
@@ -307,7 +308,7 @@ LIVE = (Entry.user("a"), Entry.assistant("b"))
 
 
 def held(**changes: Any) -> Handle:
-    return replace(Handle(handle="h1", epoch=2, next_seq=3, provider="main"), **changes)
+    return replace(Handle(handle="h1", epoch=2, next_seq=3, provider="main", model="m"), **changes)
 
 
 def test_a_held_session_is_sent_only_what_is_new() -> None:
@@ -316,7 +317,7 @@ def test_a_held_session_is_sent_only_what_is_new() -> None:
     outcome = played.play(view_of(snapshot=snapshot_of(*LIVE, handle=held()), shape=Shape.HELD))
     (request,) = played.requests
     assert (request.handle, request.held_count, len(request.entries)) == ("h1", 2, 3)
-    assert outcome.handle == held(handle="h2", next_seq=5)
+    assert outcome.handle == held(handle="h2", next_seq=5, parent="h1")
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,11 @@ def turn(index: int, started: float, *rounds: PlayedRound, seconds: float = 2.0)
     )
 
 
-def played(index: int, number: int, at: float, *, epoch: int = 0, trim: Trim | None = None) -> PlayedRound:
-    return PlayedRound(place=Place(f"turn-{index:04d}", number), epoch=epoch, trim=trim or Trim(), at=at)
+def played(
+    index: int, number: int, at: float, *, epoch: int = 0, trim: Trim | None = None, is_nudged: bool = False
+) -> PlayedRound:
+    place = Place(f"turn-{index:04d}", number)
+    return PlayedRound(place=place, epoch=epoch, trim=trim or Trim(), at=at, is_nudged=is_nudged)
 
 
 def key(index: int, number: int) -> str:

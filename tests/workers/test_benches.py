@@ -110,6 +110,15 @@ def test_overhead_measures_every_layer() -> None:
     assert found["noop_milliseconds"]["count"] > 0
 
 
+def test_stream_measures_both_ends() -> None:
+    """The first piece beside a direct connection, and streams in flight, none of whose pieces may be lost."""
+    found = run("bench.stream", "--quick")
+    words, flight = found["first_words"], found["flight"]
+    assert words["streamed"]["count"] == words["direct"]["count"] == words["streams"] == 4
+    assert flight["first"]["count"] == flight["streams"] == 8
+    assert flight["events"] > flight["streams"]
+
+
 def test_never_wait_finds_the_turns_that_do_wait() -> None:
     """Rotations happen where they are on; only the inline control shows waits."""
     found = run(

@@ -15,6 +15,7 @@ from sessionlib.providers.contract import CallRequest
 from sessionlib.stores.contract import AgentRef, Event, SessionState, SessionView, Trim
 from sessionlib.transcript import Transcript
 from sessionlib.window import Budgets
+from sessionlib.window_facts import WindowFact, WindowSource
 from workers.cli import drawing
 from workers.cli.drawing import CARRIED, FREE, FRESH, LIMIT, LINE, LIVE, OLDER, Part
 from workers.cli.figures import fill_of, layout_figures, session_figures
@@ -264,3 +265,23 @@ def test_bytes_text(count: float, expected: str) -> None:
 def test_age_text(seconds: float, expected: str) -> None:
     """The largest unit; a clock that is behind counts as now."""
     assert age_text(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("window", "calibration", "expected"),
+    [
+        (
+            WindowFact(32_768, WindowSource.REPORTED),
+            1.0,
+            "window 32,768 tokens: reported by the provider, smaller than declared",
+        ),
+        (
+            WindowFact(128_000, WindowSource.DECLARED),
+            1.284,
+            "window 128,000 tokens: declared by the agent; the provider counts up to 1.28 × our tokens",
+        ),
+    ],
+)
+def test_window_text_says_who_says_so(window: WindowFact, calibration: float, expected: str) -> None:
+    """And how the provider's tokens compare with ours, once it reported more."""
+    assert drawing.window_text(window, make_view(calibration=calibration)) == expected

@@ -93,7 +93,7 @@ def test_a_report_for_people_says_that_all_promises_were_kept(capsys: pytest.Cap
     text = capsys.readouterr().out
     assert "all promises kept" in text
     assert "in_flight model replay/turn-0001/model:0" in text
-    assert "rotation 0  trim 0  agent_version 0  other 0" in text
+    assert "rotation 0  trim 0  agent_version 0  nudge 0  other 0" in text
 
 
 def test_a_broken_promise_is_an_exit_code_and_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ from tests.workers.replaying import (
     turn,
 )
 from workers.demo import Decision, DemoSession
-from workers.replay.breaks import prefix_breaks
+from workers.replay.breaks import REASONS, prefix_breaks
 from workers.replay.history import Comparison, compared, recorded_entries
 from workers.replay.observed import Kill, Observed, Place, place_of
 from workers.replay.planted import broken_archive, planted_figures, truncation
@@ -167,9 +167,9 @@ def test_gaps_never_overlap_a_call(calls: list[tuple[float, float]]) -> None:
 
 def test_waits_on_consolidations_that_nobody_saw_are_not_claimed_to_be_none() -> None:
     """Rotated without the provider: not measured. Never rotated: none."""
-    assert waited_count(as_it_should_be(rotations=({},))) is None
+    assert waited_count(as_it_should_be(rotations=({"consolidation_count": 1},))) is None
     assert waited_count(as_it_should_be()) == 0
-    assert waited_count(replace(waiting_turn(0.81), rotations=({},))) == 1
+    assert waited_count(replace(waiting_turn(0.81), rotations=({"consolidation_count": 1},))) == 1
 
 
 def test_added_time_leaves_out_turns_with_a_killed_front_worker() -> None:
@@ -226,6 +226,10 @@ TRIMMED = Trim(pointers_before_seq=5)
         (rounds_of({}, {"trim": TRIMMED}), "trim"),
         (rounds_of({"trim": TRIMMED}, {"trim": replace(TRIMMED, dropped_before_seq=3)}), "trim"),
         (rounds_of({"trim": TRIMMED}, {"trim": Trim()}), "other"),
+        (rounds_of({"is_nudged": True}, {}), "nudge"),
+        (rounds_of({"is_nudged": True}, {"epoch": 1}), "rotation"),
+        (rounds_of({"is_nudged": True}, {"trim": TRIMMED}), "trim"),
+        (rounds_of({}, {"is_nudged": True}), "other"),
         (rounds_of({}, {}), "other"),
         (rounds_of({"epoch": 1}, {"epoch": 0}), "other"),
         (rounds_of({}, {}, version_changes=[BEGUN + 1.5]), "agent_version"),
@@ -237,7 +241,7 @@ TRIMMED = Trim(pointers_before_seq=5)
 )
 def test_a_break_is_put_down_to_its_evidence(observed: Observed, reason: str) -> None:
     """Epoch, trim and version of both rounds decide; without evidence it is something else."""
-    assert prefix_breaks(observed) == {"rotation": 0, "trim": 0, "agent_version": 0, "other": 0, reason: 1}
+    assert prefix_breaks(observed) == dict.fromkeys(REASONS, 0) | {reason: 1}
 
 
 def test_one_epoch_explains_one_break() -> None:

@@ -14,6 +14,7 @@ import redis
 from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput, StoreError, StoreFull, StoreUnavailable
 from sessionlib.stores.contract import (
+    DELTA,
     Adoption,
     AgentRef,
     Answer,
@@ -22,6 +23,7 @@ from sessionlib.stores.contract import (
     Lane,
     Limits,
     OpenRequest,
+    Postings,
     RoundCommit,
     SubmitRequest,
     TurnInput,
@@ -85,6 +87,24 @@ def answer(store: RedisStore, turn_id: str, line_tokens: int = NEVER_LINE) -> No
     submit(store, turn_id)
     grant = begin(store, token=f"k-{turn_id}")
     store.commit(grant, answered(grant, f"c-{turn_id}", line_tokens))
+
+
+def adoption(chunk: bytes, postings: Postings | None = None) -> Adoption:
+    """The first entry of a session leaves, in which t1 was answered."""
+    return Adoption(
+        layout_token="l",
+        first_seq=1,
+        dropped_count=1,
+        dropped_tokens=10,
+        old_layout_token="",
+        tail_seq=2,
+        tail_token="c-t1",
+        records=(),
+        chunk=chunk,
+        postings=postings,
+        line_tokens=NEVER_LINE,
+        figures={},
+    )
 
 
 def keys_of(store: RedisStore) -> set[str]:
@@ -173,11 +193,17 @@ def test_purge_leaves_no_key(store: RedisStore) -> None:
     """However small its steps: the session is gone, shared keys stay."""
     answer(store, "t1")
     submit(store, "t2")
+    grant = begin(store)
+    store.emit(grant, DELTA, {"text": "so"})
+    store.write_note(grant, "plan.md", "do it", key="k")
+    store.request_rotation("s", "test")
+    store.adopt(begin(store, Lane.ROTATION), adoption(b"x", Postings(first_seq=1, last_seq=1, level=0, parts=(b"p",))))
     store.request_rotation("s", "test")
     while not store.purge("s", batch=1):
         pass
     assert not [key for key in keys_of(store) if key.endswith((":s", "|t1", "|t2"))]
-    assert store.counters(store.keys.partition("s")) == {"sessions": 0, "unfinished": 0, "answered": 1, "fill:0": 0}
+    counters = store.counters(store.keys.partition("s"))
+    assert counters == {"sessions": 0, "unfinished": 0, "answered": 1, "rotations": 1, "fill:0": 0}
 
 
 # Replies
@@ -205,23 +231,9 @@ def test_look_at_a_turn_does_not_carry_its_input(store: RedisStore) -> None:
 def test_binary_chunk_comes_back_byte_for_byte(store: RedisStore) -> None:
     """An archive chunk is bytes; chunks are found by the span that they overlap."""
     data = bytes(range(256))
-    answer(store, "t")
+    answer(store, "t1")
     store.request_rotation("s", "test")
-    grant = begin(store, Lane.ROTATION)
-    adoption = Adoption(
-        layout_token="l",
-        first_seq=1,
-        dropped_count=1,
-        dropped_tokens=10,
-        old_layout_token="",
-        tail_seq=2,
-        tail_token="c-t",
-        records=(),
-        chunk=data,
-        line_tokens=NEVER_LINE,
-        figures={},
-    )
-    assert store.adopt(grant, adoption).is_adopted
+    assert store.adopt(begin(store, Lane.ROTATION), adoption(data)).is_adopted
     assert [chunk.data for chunk in store.chunks("s", 1, 1)] == [data]
     assert store.chunks("s", 2, 9) == []
 
@@ -301,8 +313,9 @@ def test_scripts_use_old_commands_only(path: Path) -> None:
     """Every command of the scripts is one of Redis 7.0 or older."""
     used = set(re.findall(r'call\("([A-Z]+)"', path.read_text()))
     known = (
-        "DEL HDEL HGET HGETALL HINCRBY HMGET HSET LINDEX LLEN LPOP LPUSH LRANGE LREM LTRIM PEXPIRE PUBLISH RPUSH TIME "
-        "UNLINK XADD ZADD ZCARD ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE ZREVRANGEBYSCORE ZSCORE"
+        "DEL HDEL HGET HGETALL HINCRBY HKEYS HMGET HSET HSTRLEN LINDEX LLEN LPOP LPUSH LRANGE LREM LTRIM PEXPIRE "
+        "PUBLISH RPUSH TIME UNLINK XADD XDEL XRANGE XREVRANGE ZADD ZCARD ZRANGE ZRANGEBYSCORE ZREM ZREMRANGEBYSCORE "
+        "ZREVRANGE ZREVRANGEBYSCORE ZSCORE"
     )
     assert used <= set(known.split())
 

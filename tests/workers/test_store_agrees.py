@@ -21,6 +21,8 @@ from sessionlib.layout import Record
 from sessionlib.providers.contract import CallRequest, ModelReply
 from sessionlib.steps import EffectResult, ToolOutput
 from sessionlib.stores.contract import (
+    DELTA,
+    THREAD_HINT,
     Adoption,
     AgentRef,
     Answer,
@@ -31,7 +33,10 @@ from sessionlib.stores.contract import (
     JournalRules,
     Lane,
     Limits,
+    Nudge,
     OpenRequest,
+    Postings,
+    Room,
     RoundCommit,
     SessionStore,
     Settled,
@@ -39,6 +44,7 @@ from sessionlib.stores.contract import (
     SubmitRequest,
     Trim,
     TurnInput,
+    UnsavedStep,
 )
 from sessionlib.stores.memory import MemoryStore
 from workers.store import RedisStore
@@ -64,6 +70,10 @@ LASTING = Limits(
     digest_tries=2,
     journal_seconds=LONG,
     journal_limit=3,
+    note_bytes=30,
+    hint_bytes=10,
+    notes_limit=3,
+    notes_bytes=60,
 )
 PASSING = replace(
     LASTING,
@@ -88,6 +98,8 @@ def comparable(value: Any) -> Any:
         }
     if isinstance(value, tuple | list):
         return [comparable(item) for item in value]
+    if isinstance(value, dict):
+        return [[key, comparable(item)] for key, item in value.items()]
     return value
 
 
@@ -155,6 +167,7 @@ class Walk:
             (self.fail, 6), (self.cancel, 4), (self.request_rotation, 5), (self.cancel_rotation, 1), (self.close, 1),
             (self.close_open_calls, 2), (self.dispose, 4), (self.sweep, 6), (self.snapshot, 6), (self.purge, 1),
             (self.request_handoff, 6), (self.capture, 6), (self.settle, 12), (self.settle_again, 2), (self.publish, 4),
+            (self.write_note, 6), (self.lift_brake, 2),
         ]  # fmt: skip
         names, weights = zip(*moves, strict=True)
         for session_id in SESSIONS:
@@ -175,7 +188,14 @@ class Walk:
         self.both("events", session_id, lambda store, of: store.events(session_id, turn_id))
         self.both("journal", session_id, lambda store, of: store.journal(session_id))
         self.look_at_job(session_id)
+        self.both("postings_index", session_id, lambda store, of: store.postings_index(session_id))
+        self.both("notes", session_id, lambda store, of: store.notes(session_id))
         if self.maybe(0.2):
+            name, limit = self.note_name(), self.random.randrange(4)
+            wanted = [(self.random.randrange(40), self.random.randrange(3)) for _ in range(60)]
+            self.both("note", session_id, lambda store, of: store.note(session_id, name))
+            self.both("postings", session_id, lambda store, of: list(store.postings(session_id, wanted)))
+            self.both("archive_index", session_id, lambda store, of: store.archive_index(session_id, limit))
             first, last = sorted(self.random.sample(range(1, 40), 2))
             self.both("chunks", session_id, lambda store, of: store.chunks(session_id, first, last))
             self.both("agent", session_id, lambda store, of: store.agent_json(session_id))
@@ -230,6 +250,7 @@ class Walk:
             timeout_seconds=0.0 if self.maybe(0.1) else LONG,
             open_calls_seconds=0.0 if self.maybe(0.5) else LONG,
             is_own=self.maybe(0.1),
+            is_streamed=self.maybe(0.5),
         )
         self.turn_ids.append(request.turn_id)
         self.both("submit", session_id, lambda store, of: store.submit(request))
@@ -289,15 +310,17 @@ class Walk:
         reply = ModelReply(text="hm", calls=(CallRequest(call_id="c", name="n", arguments="{"),))
         result: EffectResult = ToolOutput("done") if self.maybe(0.5) else reply
         position, name = self.random.randrange(5), self.new("tool:0:")
-        self.with_grant("save_step", session_id, lambda store, grant: store.save_step(grant, position, name, result))
+        handle = self.handle() if self.maybe(0.3) else None
+        self.with_grant(
+            "save_step", session_id, lambda store, grant: store.save_step(grant, position, name, result, handle)
+        )
 
     def renew(self, session_id: str) -> None:
         self.with_grant("renew", session_id, lambda store, grant: store.renew(grant))
 
     def emit(self, session_id: str) -> None:
-        self.with_grant(
-            "emit", session_id, lambda store, grant: store.emit(grant, "tool", {"name": "ls", "ratio": 0.5})
-        )
+        kind = self.random.choice(["tool", DELTA])
+        self.with_grant("emit", session_id, lambda store, grant: store.emit(grant, kind, {"name": "ls", "ratio": 0.5}))
 
     def commit(self, session_id: str) -> None:
         grant = self.grant(session_id, Lane.TURN)
@@ -317,8 +340,12 @@ class Walk:
 
     def round(self, grant: Grant) -> RoundCommit:
         view = outcome(lambda: self.rules.turn(grant.session_id, grant.work_id))
-        number = getattr(view, "round_count", grant.first_round) + self.maybe(0.05)
+        is_next = not self.maybe(0.05)
+        number = getattr(view, "round_count", grant.first_round) + (not is_next)
         entries = tuple(Entry.assistant(f"{grant.work_id} says {i}\n") for i in range(self.random.randrange(1, 4)))
+        step = UnsavedStep(
+            position=self.random.randrange(4), name="model:0", result=ToolOutput("x"), handle=self.handle()
+        )
         calls = tuple(CallRequest(call_id=f"c{i}", name="ask", arguments="{}") for i in range(self.random.randrange(3)))
         answer = Answer(text="done ü", open_calls=calls if self.maybe(0.5) else (), prompt_tokens=3)
         return RoundCommit(
@@ -333,11 +360,22 @@ class Walk:
             closes_calls=self.maybe(0.3),
             handle=self.handle() if self.maybe(0.5) else None,
             trim=Trim(pointers_before_seq=self.random.randrange(3)),
+            room=self.room(),
             answer=answer if self.maybe(0.5) else None,
+            last_step=step if is_next and self.maybe(0.3) else None,  # of a refused round either may keep it or not
+        )
+
+    def room(self) -> Room:
+        return Room(
+            had_breath=self.maybe(0.5),
+            breathless_count=self.random.randrange(4),
+            is_braked=self.maybe(0.3),
+            nudge=self.random.choice([None, Nudge.REMINDER]),
         )
 
     def handle(self) -> Handle:
-        return Handle(handle=self.random.choice(["h1", "h2", "h\t3\n"]), epoch=0, next_seq=1, provider="held")
+        name, parent = self.random.choice(["h1", "h2", "h\t3\n"]), self.random.choice(["", "h1", "h\t3\n"])
+        return Handle(handle=name, epoch=0, next_seq=1, provider="held", parent=parent)
 
     def adopt(self, session_id: str) -> None:
         grant = self.grant(session_id, Lane.ROTATION)
@@ -370,7 +408,40 @@ class Walk:
             chunk=b"\x00chunk\n" if dropped else b"",
             line_tokens=self.line(),
             figures=self.random.choice([{}, {"tokens_before": 5, "saturated": [{"tier": 1}]}]),
+            room=self.room(),
+            **self.postings(live.first_seq, dropped, grant.session_id),
         )
+
+    def postings(self, live_from: int, dropped: int, session_id: str) -> dict[str, Any]:
+        """Postings of what leaves, mostly merged with some of those that are there as they should be."""
+        if not dropped or self.maybe(0.2):
+            return {}
+        merged_count = self.random.randrange(3)
+        stored = self.rules.postings_index(session_id)
+        merged = stored[len(stored) - merged_count :] if merged_count <= len(stored) else ()
+        first_seq = merged[0].first_seq if merged else live_from
+        parts = tuple(f"\x00{self.new('p')}\n".encode() for _ in range(self.random.randrange(4)))
+        first_seq = max(1, first_seq - self.maybe(0.1))
+        postings = Postings(first_seq=first_seq, last_seq=live_from + dropped - 1, level=merged_count, parts=parts)
+        return {"postings": postings, "merged_count": merged_count}
+
+    def note_name(self) -> str:
+        return self.random.choice(["plan.md", "größer", "key:", "a b", THREAD_HINT])
+
+    def write_note(self, session_id: str) -> None:
+        grant = self.grant(session_id, Lane.TURN)
+        if grant is None:
+            return
+        name, text, append = self.note_name(), "ü\n" * self.random.randrange(6), self.maybe(0.5)
+        key = f"t/{self.random.randrange(4)}"
+
+        def write(store: SessionStore, of: Any) -> int:
+            return store.write_note(of(grant), name, text, key=key, append=append)
+
+        self.both(f"write_note {name}", grant.of_rules.session_id, write)
+
+    def lift_brake(self, session_id: str) -> None:
+        self.both("lift_brake", session_id, lambda store, of: store.lift_brake(session_id))
 
     def release(self, session_id: str) -> None:
         self.with_grant("release", session_id, lambda store, grant: store.release(grant))

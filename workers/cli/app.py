@@ -5,13 +5,17 @@ from __future__ import annotations
 import typer
 
 from workers.cli import (
+    brake,
     cancel,
+    chat,
     demo,
     handoff,
     health,
     journal,
     ls,
+    notes,
     open,
+    providers,
     purge,
     replay,
     rotate,
@@ -31,10 +35,13 @@ Try it:
   sessionctl replay FILE                       the same with a session that you recorded
   sessionctl up --agents my_agents.py          a server, a front and a background worker
   sessionctl send trip-1 "Hello" --agent NAME  open a session and get an answer
+  sessionctl chat trip-1                       go on talking, each answer while it comes
   sessionctl show trip-1                       what is in its window, and why it rotates or not
   sessionctl ls                                all sessions
   sessionctl handoff trip-1 "book a hotel"     what another agent must know to take over
   sessionctl journal trip-1                    what was done and learned in it
+  sessionctl notes trip-1                      what its agent wrote down for itself
+  sessionctl providers check                   whether the models that your agents name answer
 
 Every command takes --json. Answers and findings go to stdout, progress and errors to stderr.
 
@@ -52,8 +59,8 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    for group in (demo, replay, up, worker, open, send, ls, show, rotate, handoff, journal, summarize):
+    for group in (demo, replay, up, worker, open, send, chat, ls, show, rotate, handoff, journal, notes):
         group.register(app)
-    for group in (cancel, purge, health):
+    for group in (summarize, brake, cancel, purge, health, providers):
         group.register(app)
     return app

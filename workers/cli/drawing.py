@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from rich.table import Table
 
+from sessionlib.bands import Bands
 from sessionlib.entries import Entry, render
-from sessionlib.layout import Layout, Method, Record
+from sessionlib.layout import Layout, Method, Record, RecordKind
 from sessionlib.stores.contract import Event, SessionView, Trim
 from sessionlib.window import Budgets
+from sessionlib.window_facts import WindowFact, WindowSource
 from workers.cli.printing import age_text, bytes_text, printable
 
 BAR_COLUMNS = 80
@@ -69,6 +71,22 @@ def heading(view: SessionView) -> str:
     )
 
 
+WINDOW_SOURCES = {
+    WindowSource.DECLARED: "declared by the agent",
+    WindowSource.REPORTED: "reported by the provider, smaller than declared",
+    WindowSource.TABLE: "what is known of its model",
+    WindowSource.DEFAULT: "nobody says how large it is",
+}
+
+
+def window_text(window: WindowFact, view: SessionView) -> str:
+    """How large the window is and who says so; how the provider's tokens compare with ours, as far as it reported."""
+    text = f"window {window.tokens:,} tokens: {WINDOW_SOURCES[window.source]}"
+    if view.calibration > 1:
+        text += f"; the provider counts up to {view.calibration:.2f} × our tokens"
+    return text
+
+
 def tier_table(layout: Layout) -> Table:
     """One row for each record, the carried input and the live entries, oldest first."""
     table = Table("tier", "entries", box=None, pad_edge=False)
@@ -88,6 +106,10 @@ def tier_table(layout: Layout) -> Table:
 
 def record_note(record: Record) -> str:
     """Where a record comes from."""
+    if record.kind is RecordKind.LEDGER:
+        return "ledger: what was done, without a model"
+    if record.kind is RecordKind.OPENING:
+        return f"opening of a fresh window, after {record.source_tokens:,} tokens"
     source = f"record of {record.source_tokens:,} tokens" if record.source_tokens else "record"
     rewrites = f"rewritten {record.rewrite_count} times" if record.rewrite_count > 1 else "written once"
     method = [str(record.method)] if record.method is not Method.NORMAL else []
@@ -118,10 +140,24 @@ def why(view: SessionView, budgets: Budgets | None) -> str:
         return f"no rotation is requested for now, {view.rotation_state}; requests are trimmed where they must be"
     if budgets is None:
         return "the stored description of its agent cannot be used, so its rotation line is not known here"
+    if budgets.bands is not None:
+        return room_text(view, budgets.bands)
     tokens, line = view.conversation_tokens, budgets.line_tokens
     if tokens >= line:
         return f"past the rotation line ({tokens:,} of {line:,} tokens): the next commit requests a rotation"
     return f"no rotation is due: {tokens:,} of the {line:,} tokens at which one is requested, {line - tokens:,} left"
+
+
+def room_text(view: SessionView, bands: Bands) -> str:
+    """Where a session that begins fresh windows stands in this one."""
+    used, total = bands.used_tokens(view.conversation_tokens), bands.work_tokens + bands.buffer_tokens
+    window = f"window {view.epoch + 1:03d}: {used:,} of {bands.work_tokens:,} tokens of work room are used"
+    if view.room.is_braked:
+        return f"{window}; braked: no fresh window begins until `sessionctl brake {view.session_id} --lift`"
+    told = "the model was told; " if view.room.is_reminded else ""
+    if used >= total:
+        return f"{window}; {told}a fresh window begins with the next round"
+    return f"{window}; {told}a fresh one begins beyond {total:,}"
 
 
 def notes(view: SessionView) -> list[str]:
@@ -193,4 +229,4 @@ def text_of(layout: Layout) -> str:
 
 
 def _numbered(seq: int, entry: Entry) -> str:
-    return f"[{seq}] {render([entry])}"
+    return f"[{seq}] {render([entry]) or 'reasoning, which only its provider can read'}"

@@ -100,6 +100,7 @@ ADVICE: dict[type[errors.SessionError], str] = {
     RotationTimeout: "`sessionctl show SESSION` says how it stands",
     WorkersNotReady: "their logs say why; --data DIRECTORY (demo, replay: --keep) keeps them",
     errors.TurnFailed: "what was committed of it is kept; send the next turn, or the same input under a new id",
+    errors.AnswerUnreadable: "the answer itself is recorded; ask the model for it again",
     errors.SummaryFailed: "the session is as it was; ask again under another id, or for less (--guidance)",
     errors.SessionError: "try again; report it if it comes back",
 }
@@ -116,8 +117,8 @@ CALLER_CODES = frozenset(
 )
 """Endings of a turn that its caller chose: by a call, or by the agent's own timeout."""
 
-SUMMARY_CODES = frozenset({"summary_provider", "summary_validation"})
-"""Endings of a summary that its model is to blame for."""
+MODEL_CODES = frozenset({"summary_provider", "summary_validation", errors.AnswerUnreadable.code})
+"""What a model is to blame for: endings of a summary, an answer in another form."""
 
 UNKNOWN_FAULT_ADVICE = "this is a fault of sessionlib: please report it with the lines above"
 
@@ -175,7 +176,7 @@ def whose_code(code: str) -> Whose:
             return whose
     if code in CALLER_CODES:
         return Whose.CALLER
-    return Whose.PROVIDER if code in SUMMARY_CODES else Whose.US
+    return Whose.PROVIDER if code in MODEL_CODES else Whose.US
 
 
 def _tree(base: type[errors.SessionError]) -> Iterator[type[errors.SessionError]]:

@@ -41,6 +41,7 @@ def session_figures(view: SessionView, budgets: Budgets | None) -> dict[str, Any
         "window": window_figures(budgets) if budgets else None,
         "calibration": view.calibration,
         "trim": asdict(view.trim),
+        "room": {"window": view.epoch + 1, **asdict(view.room)},
         "live_from": view.live_from,
         "next_seq": view.next_seq,
         "archived_bytes": view.archived_bytes,
@@ -60,6 +61,7 @@ def layout_figures(layout: Layout, *, with_text: bool = False) -> dict[str, Any]
     figures: dict[str, Any] = {
         "records": [
             {
+                "kind": record.kind,
                 "tier": record.tier,
                 "first_seq": record.first_seq,
                 "last_seq": record.last_seq,
@@ -85,7 +87,7 @@ def layout_figures(layout: Layout, *, with_text: bool = False) -> dict[str, Any]
             {
                 "seq": live.first_seq + index,
                 "kind": entry.kind,
-                "text": entry.text,
+                "text": entry.readable,
                 "tool_call_id": entry.tool_call_id,
                 "tool_name": entry.tool_name,
             }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from sessionlib.stores.contract import SessionStore, SessionView
     from sessionlib.window import Budgets
+    from sessionlib.window_facts import WindowFact
     from workers.client import ClientSession, Sessions
 
 Listed = tuple["SessionView", "Budgets | None"]
@@ -92,12 +93,12 @@ def look(sessions: Sessions, session_id: str) -> Listed | None:
         return view, None
 
 
-def window_of(session: ClientSession, view: SessionView) -> Budgets | None:
+def window_of(session: ClientSession, view: SessionView, window: WindowFact | None = None) -> Budgets | None:
     """The window's figures as the session has them now; None if its agent's description gives none."""
     from sessionlib.counters import counter_named
 
     try:
-        return session.agent.session_budgets(counter_named(session.agent.counter), view.calibration)
+        return session.agent.session_budgets(counter_named(session.agent.counter), view.calibration, window)
     except SessionError:
         return None
 

@@ -29,7 +29,9 @@ OPTIONS = ("as_json",)
 """A play has a store, agents and a namespace of its own."""
 
 Window = Annotated[int, typer.Option("--window", metavar="TOKENS", min=1, help="The provider's context window.")]
-Policy = Annotated[Literal["log_merge", "tiers", "slots"], typer.Option("--policy", help="How history ages.")]
+Policy = Annotated[
+    Literal["log_merge", "tiers", "slots", "work_room"], typer.Option("--policy", help="How history ages.")
+]
 Summarizer = Annotated[
     Literal["fake", "extractive"],
     typer.Option("--summarizer", help="fake: a model's, asked at the fake provider; extractive: no model."),

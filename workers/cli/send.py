@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sessionlib.errors import AnswerTimeout, InvalidInput, SessionError
+from sessionlib.errors import InvalidInput
+from workers.cli.attaching import read_attachments
 from workers.cli.common import Call, SessionId, TimeoutSeconds, shared
+from workers.cli.following import (
+    Following,
+    Listener,
+    Typing,
+    event_printer,
+    progress_teller,
+    reply_figures,
+    tell_beside,
+)
 
 if TYPE_CHECKING:
     from sessionlib.events import Reply
-    from sessionlib.stores.contract import Event
     from workers.client import ClientSession, Turn
-
-Listener = Callable[["Event"], None]
 
 
 def register(app: typer.Typer) -> None:
@@ -48,8 +54,15 @@ def send(
         list[str] | None,
         typer.Option("--result", metavar="ID=TEXT", help="Result of an open call, in place of a message; repeatable."),
     ] = None,
+    attached: Annotated[
+        list[str] | None,
+        typer.Option("--attach", metavar="FILE|URL", help="Image or file beside the message; repeatable."),
+    ] = None,
     events: Annotated[
         bool, typer.Option("--events", help="Print each event of the turn on stdout, the answer as the last.")
+    ] = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Print the answer while it comes; with --json each event, a line each.")
     ] = False,
 ) -> None:
     """Send a message to a session and print the answer.
@@ -63,18 +76,28 @@ def send(
       git diff | sessionctl send review-7 - --agent reviewer --timeout 120
       sessionctl send trip-1 --result call_1="14:05, 39 EUR" --result call_2="sold out"
       sessionctl send trip-1 "and back?" --turn-id order-5512 --json
+      sessionctl send trip-1 "and the night train?" --stream
+      sessionctl send trip-1 "Is this the right one?" --attach ticket.pdf --attach https://example.org/map.png
 
     Exit codes: 0 answered; 1 the turn failed; 2 bad input; 3 store; 4 no answer in time (the turn goes on).
     """
     _require_timeout(timeout_seconds)
-    text, given = _read_message(message), _read_results(results or ())
+    text, given, media = _read_message(message), _read_results(results or ()), read_attachments(attached or ())
     session = call.sessions.open(session_id, agent) if agent else call.session(session_id)
-    turn = session.submit(text, results=given, turn_id=turn_id, busy=busy)
+    turn = session.submit(text, media=media, results=given, turn_id=turn_id, busy=busy, stream=stream)
     call.say(f"turn {turn.turn_id}")
-    listener = event_printer(call) if events else progress_teller(call)
+    for item in media:
+        call.say(f"attached {item.label}")
+    as_events = events or (stream and call.as_json)
+    typing = Typing(call) if stream and not as_events else None
+    listener: Listener = typing or (event_printer(call) if as_events else progress_teller(call))
     with _left_running(call, session, turn):
-        reply = answered(turn, listener, timeout_seconds)
-    _print_reply(call, reply, as_event=events)
+        try:
+            reply = Following(turn, listener).answer(timeout_seconds)
+        finally:
+            if typing:
+                typing.end()
+    _print_reply(call, reply, as_event=as_events, is_shown=typing is not None)
 
 
 def _require_timeout(timeout_seconds: float | None) -> None:
@@ -104,53 +127,6 @@ def _read_results(pairs: Sequence[str]) -> Mapping[str, str] | None:
     return results or None
 
 
-def event_printer(call: Call) -> Listener:
-    """Prints events as they come."""
-    from workers.cli.figures import event_figures
-
-    return lambda event: call.event(event_figures(event), f"{event.kind} {progress_text(event)}".rstrip())
-
-
-def progress_teller(call: Call) -> Listener:
-    """Tells of events as they come; pieces of the answer are not shown before it is whole."""
-
-    def tell(event: Event) -> None:
-        if event.kind != "delta":
-            call.say(f"  {event.kind} {progress_text(event)}".rstrip())
-
-    return tell
-
-
-def progress_text(event: Event) -> str:
-    """The figures and names of an event: `round=2 tokens=812`. Text of any length is left out: it may be content."""
-    return " ".join(
-        f"{name}={value}"
-        for name, value in event.data.items()
-        if isinstance(value, int | float) or name in ("code", "tool", "name", "rotation_id")
-    )
-
-
-def answered(turn: Turn, listener: Listener, timeout_seconds: float | None) -> Reply:
-    """The answer to a turn, when *listener* was told of all its events. Raises TurnFailed, AnswerTimeout.
-
-    The events are read on a thread of their own: waiting for the next one has no deadline.
-    """
-
-    def follow() -> None:
-        try:
-            for event in turn.events():
-                listener(event)
-        except SessionError:
-            return  # whoever asks for the answer meets the same error, and reports it
-
-    follower = threading.Thread(target=follow, name="events", daemon=True)
-    follower.start()
-    follower.join(timeout_seconds)
-    if timeout_seconds is not None and follower.is_alive():
-        raise AnswerTimeout(turn.turn_id, timeout_seconds)
-    return turn.answer(timeout_seconds)
-
-
 @contextmanager
 def _left_running(call: Call, session: ClientSession, turn: Turn) -> Iterator[None]:
     """Say after Ctrl-C that the turn goes on."""
@@ -161,27 +137,14 @@ def _left_running(call: Call, session: ClientSession, turn: Turn) -> Iterator[No
         raise
 
 
-def reply_figures(reply: Reply) -> dict[str, object]:
-    """A reply as plain values, its text included."""
-    from dataclasses import asdict
-
-    return {
-        "turn_id": reply.turn_id,
-        **asdict(reply.answer),
-        "rotations": [dict(figures) for figures in reply.rotations],
-    }
-
-
-def _print_reply(call: Call, reply: Reply, *, as_event: bool) -> None:
-    for open_call in reply.open_calls:
-        call.say(f"open call {open_call.call_id}: {open_call.name}({open_call.arguments})")
-    for rotation in reply.rotations:
-        before, after = rotation.get("tokens_before", 0), rotation.get("tokens_after", 0)
-        call.say(f"  rotated in the meantime: {before:,} to {after:,} tokens")
+def _print_reply(call: Call, reply: Reply, *, as_event: bool, is_shown: bool) -> None:
+    tell_beside(call, reply)
     if as_event and call.as_json:
         call.event({"kind": "reply", **reply_figures(reply)}, "")
     elif call.as_json:
         call.answer(reply_figures(reply))
+    elif is_shown:
+        return
     elif sys.stdout.isatty():
         call.show(reply.text)
     else:

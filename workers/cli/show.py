@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from sessionlib.stores.contract import Event, SessionStore, TurnView
 
 
+WINDOW_REPORT_SECONDS = 3.0
+"""How long a provider is given to say how large its window is, where it can be asked from here."""
+
+
 def register(app: typer.Typer) -> None:
     app.command("show")(shared(show))
 
@@ -53,12 +57,14 @@ def _show_session(call: Call, session_id: str, with_text: bool) -> None:
 
     session = call.session(session_id)
     view, layout = session.view(), session.layout()
-    budgets = window_of(session, view)
+    window = call.sessions.connection.catalog.window(session.agent, WINDOW_REPORT_SECONDS)
+    budgets = window_of(session, view, window)
     audit = whole_audit(call.sessions.connection.store, session_id)
     rotated, failed = drawing.last_rotation(audit), drawing.failed_summaries(audit, time.time())
     if call.as_json:
         document = figures.session_figures(view, budgets) | {
             "layout": figures.layout_figures(layout, with_text=with_text),
+            "window_source": window.source,
             "why": drawing.why(view, budgets),
             "last_rotation": figures.event_figures(rotated) if rotated else None,
             "failed_summaries": failed,
@@ -68,7 +74,7 @@ def _show_session(call: Call, session_id: str, with_text: bool) -> None:
     call.show(drawing.heading(view), "", drawing.tier_table(layout), "")
     if budgets:
         call.show(drawing.fill_text(layout, budgets), "")
-    call.show(drawing.why(view, budgets))
+    call.show(drawing.why(view, budgets), drawing.window_text(window, view))
     if rotated:
         call.show(drawing.rotation_text(rotated, time.time()))
     call.show(*failed, *drawing.notes(view))
@@ -107,9 +113,12 @@ def turn_text(view: TurnView) -> str:
     if view.answer:
         answer = view.answer
         lines.append(
-            f"{answer.prompt_tokens:,} prompt tokens ({answer.cached_tokens:,} cached), "
-            f"{answer.completion_tokens:,} answered; largest request {answer.max_request_tokens:,}"
+            f"{answer.prompt_tokens:,} prompt tokens ({answer.cached_tokens:,} from the provider's cache, "
+            f"{answer.written_tokens:,} into it), {answer.completion_tokens:,} answered; "
+            f"largest request {answer.max_request_tokens:,}"
         )
+        if answer.is_recovered:
+            lines.append("recovered: the provider had forgotten its session, and was given the whole window again")
         lines += [f"open call {call.call_id}: {call.name}({call.arguments})" for call in answer.open_calls]
         lines += ["", answer.text]
     return "\n".join(lines)

@@ -56,7 +56,7 @@ def summarize(
     effort: Annotated[str, typer.Option("--effort", metavar="NAME", help="With --provider: reasoning effort.")] = "",
     window: Annotated[
         int | None,
-        typer.Option("--window", metavar="TOKENS", min=1, help="With --provider: the model's window. Else 128000."),
+        typer.Option("--window", metavar="TOKENS", min=1, help="With --provider: the model's window."),
     ] = None,
     conversation: Annotated[
         str, typer.Option("--conversation", metavar="ID", help="Which one, where the file holds several.")
@@ -81,7 +81,8 @@ def summarize(
     from sessionlib.jobs import Job
     from sessionlib.summaries.contract import Workload
     from sessionlib.summaries.purposes import Purpose
-    from sessionlib.workloads import UNKNOWN_WINDOW_TOKENS, WorkloadKind
+    from sessionlib.window_facts import known_window
+    from sessionlib.workloads import WorkloadKind
     from workers.replay.history import recorded_entries
 
     if bool(task.strip()) != (purpose == "handoff"):
@@ -96,7 +97,7 @@ def summarize(
     )
     catalog = call.settings.catalog()
     asked = (
-        _described(provider, model, effort, window or UNKNOWN_WINDOW_TOKENS)
+        _described(provider, model, effort, window or known_window(model).tokens)
         if provider
         else catalog.agent(agent)
         if agent
@@ -181,7 +182,7 @@ class _Unsent:
         self.document = json.loads(body(request)) if body else _parts(request)
         raise ProviderRejected("shown, not sent")
 
-    def dispose(self, handle: str) -> None:
+    def dispose(self, handle: str, until: str = "") -> None:
         """Nothing is held."""
 
 

@@ -57,8 +57,13 @@ def worker(
 
 
 def require_agents(call: Call) -> None:
-    """Load the agents that a worker will load; say so if none are named. Raises InvalidInput."""
+    """Load the agents that a worker will load; say so if none are named, or what one asks for cannot be given.
+
+    Raises InvalidInput.
+    """
     if call.settings.agents:
-        call.tools.connect(call.settings)
+        catalog = call.tools.connect(call.settings).connection.catalog
+        for name, clamp in catalog.clamps().items():
+            call.say(f"agent {name}: {clamp}")
     else:
         call.say("no agents are named (--agents, SESSIONLIB_AGENTS): this worker can answer no turn")

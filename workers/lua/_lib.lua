@@ -3,8 +3,8 @@
 --
 -- Keys are those of workers/keys.py, in its order, all of one hash tag:
 --   KEYS[1..6]   the partition: due, timers, sweeps, counters (hash), index, agents
---   KEYS[7..22]  the session: head, layout, live, inbox, waiting handoffs, steps of each lane, archive, audit, turns,
---                jobs, journal, digests, unpublished
+--   KEYS[7..25]  the session: head, layout, live, inbox, waiting handoffs, steps of each lane, archive, audit, turns,
+--                jobs, journal, digests, unpublished, postings, their index, notes
 -- Keys of single turns and jobs are named from the same tag: a script may go on to one that its caller does not know.
 -- Scripts on an agent's journal have its keys in place of a session's.
 --
@@ -16,6 +16,7 @@ local HEAD, LAYOUT, LIVE, INBOX, HANDOFFS = KEYS[7], KEYS[8], KEYS[9], KEYS[10],
 local STEPS = {turn = KEYS[12], rotation = KEYS[13], handoff = KEYS[14], digest = KEYS[15]}
 local ARCHIVE, AUDIT, TURNS, JOBS = KEYS[16], KEYS[17], KEYS[18], KEYS[19]
 local JOURNAL, DIGESTS, UNPUBLISHED = KEYS[20], KEYS[21], KEYS[22]
+local POSTINGS, POSTINGS_INDEX, NOTES = KEYS[23], KEYS[24], KEYS[25]
 local TAG, SESSION = "", ""
 if HEAD then TAG, SESSION = string.match(HEAD, "^(.-}:)head:(.*)$") end
 
@@ -135,7 +136,7 @@ end
 
 -- Events, audit, counters -------------------------------------------------------------------------------------------
 
--- The key of a turn, of its events, or of a job, which is named by its lane.
+-- The key of a turn, of its events or deltas, or of a job, which is named by its lane.
 local function key_of(kind, id) return TAG .. kind .. ":" .. SESSION .. "|" .. id end
 
 -- JSON of a string: what Redis and fakeredis encode alike.
@@ -237,9 +238,9 @@ local function fields_of(lane)
     }
   end
   return {
-    "state", "digest", "result_ids", "timeout_seconds", "open_calls_seconds", "is_own", "deadline", "attempts",
-    "progress", "not_before", "last_code", "last_error", "step_base", "rounds", "commit_token", "first_seq", "last_seq",
-    "input_seq",
+    "state", "digest", "result_ids", "timeout_seconds", "open_calls_seconds", "is_own", "is_streamed", "deadline",
+    "attempts", "progress", "not_before", "last_code", "last_error", "step_base", "handles", "rounds", "commit_token",
+    "first_seq", "last_seq", "input_seq",
   }
 end
 

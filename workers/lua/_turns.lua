@@ -26,12 +26,15 @@ local function abandon_calls(head, why)
   not_due("open_calls", "")
 end
 
--- Handles of provider sessions to let go of, oldest first: lines "<turn it waits for>\t<name>\t<handle>" in the head.
--- Name and handle are JSON, so neither holds a tab or a line's end.
+-- Handles of provider sessions to let go of, oldest first: lines "<turn it waits for>\t<name>\t<handle>\t<parent>" in
+-- the head; the parent is where the disposal stops ("" for the whole chain). Names and handle are JSON, so none holds a
+-- tab or a line's end.
+local DISPOSAL = "([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t?([^\t\n]*)"
+
 local function disposals_of(head)
   local list = {}
-  for waits_for, name, handle in string.gmatch(get(head, "disposals"), "([^\t\n]*)\t([^\t\n]*)\t([^\n]*)") do
-    list[#list + 1] = {waits_for = waits_for, name = name, handle = handle}
+  for waits_for, name, handle, parent in string.gmatch(get(head, "disposals"), DISPOSAL) do
+    list[#list + 1] = {waits_for = waits_for, name = name, handle = handle, parent = parent}
   end
   return list
 end
@@ -39,25 +42,35 @@ end
 local function set_disposals(head, list)
   local lines, is_due = {}, false
   for i, disposal in ipairs(list) do
-    lines[i] = disposal.waits_for .. "\t" .. disposal.name .. "\t" .. disposal.handle
+    lines[i] = table.concat({disposal.waits_for, disposal.name, disposal.handle, disposal.parent}, "\t")
     is_due = is_due or disposal.waits_for == ""
   end
   set(head, "disposals", table.concat(lines, "\n"))
   set(head, "disposal_is_due", is_due and "1" or "")
 end
 
-local function is_disposed(head, name)
+-- Whether the session goes on with a handle, or is to let go of it already.
+local function is_known_handle(head, name)
+  if get(head, "handle_name") == name then return true end
   for _, disposal in ipairs(disposals_of(head)) do
     if disposal.name == name then return true end
   end
   return false
 end
 
-local function dispose(head, name, handle, waits_for)
+local function dispose(head, name, handle, parent, waits_for)
   local list = disposals_of(head)
-  list[#list + 1] = {waits_for = waits_for, name = name, handle = handle}
+  list[#list + 1] = {waits_for = waits_for, name = name, handle = handle, parent = parent}
   set_disposals(head, list)
   if waits_for == "" then make_due("disposal", "", NOW) end
+end
+
+-- Let go of what a turn's steps brought and no round took over: lines "<name>\t<handle>\t<parent>" on the turn.
+local function let_go_of_untaken(head, turn)
+  for name, handle, parent in string.gmatch(get(turn, "handles"), "([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)") do
+    if not is_known_handle(head, name) then dispose(head, name, handle, parent, "") end
+  end
+  set(turn, "handles", "")
 end
 
 local function free_disposals(head, turn_id)
@@ -88,9 +101,12 @@ local function end_turn(head, turn, ending)
   set(turn, "finished", NOW)
   set(turn, "error_code", ending.code or "")
   set(turn, "error", ending.error or "")
+  let_go_of_untaken(head, turn)
   save(turn)
+  call("HDEL", turn.key, "input") -- it may be large, and stands in history if it came that far
   not_due("turn", turn.id)
   tell(turn.id, ending.kind, ending.data)
+  call("UNLINK", key_of("deltas", turn.id))
   hint_end(turn.id)
   expire(TURNS, turn.id, {turn.key, key_of("events", turn.id)})
   count("unfinished", -1)

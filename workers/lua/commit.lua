@@ -2,14 +2,14 @@
 -- Record a round of the turn at work, and drop its steps; with an answer, end the turn.
 -- KEYS of the session   ARGV[1] the turn lane, [2] token, [3] turn id, [4] commit token, [5] round, [6] epoch it saw,
 -- [7] tokens of its entries, [8] index of the turn's input among them (-1: none), [9] "1" if they answer open calls,
--- [10] calibration, [11] line tokens, [12] trim (JSON), [13] name of the handle (JSON, "" without), [14] handle (JSON),
--- [15] answer (JSON, "" without), [16] its open calls (JSON lines), [17] their ids (as in submit),
--- [18…] elements of the live list
+-- [10] calibration, [11] line tokens, [12] trim (JSON), [13] room (JSON), [14] name of the handle (JSON, "" without),
+-- [15] handle (JSON), [16] name of its parent (JSON, "" without), [17] answer (JSON, "" without), [18] its open calls
+-- (JSON lines), [19] their ids (as in submit), [20…] elements of the live list
 -- Returns {"held", epoch, layout token, next turn, rotation to dispatch, "1" if a disposal is due}, or LOST.
 -- The answer, its event and its hint go out in here: a caller never waits for a second message.
 -- Sent twice, the second finds its commit token on the turn and answers alike.
-local _, token, id, commit_token, round, epoch, tokens, input_index, closes_calls, calibration, line_tokens, trim,
-  handle_name, handle, answer, open_calls, open_call_ids = unpack(ARGV, 1, 17)
+local _, token, id, commit_token, round, epoch, tokens, input_index, closes_calls, calibration, line_tokens, trim, room,
+  handle_name, handle, parent_name, answer, open_calls, open_call_ids = unpack(ARGV, 1, 19)
 round, tokens = tonumber(round), tonumber(tokens)
 input_index, line_tokens = tonumber(input_index), tonumber(line_tokens)
 
@@ -22,30 +22,46 @@ end
 
 local function append_entries(head, turn)
   local first = number(head, "next_seq")
-  local last = first + #ARGV - 18
+  local last = first + #ARGV - 20
   if round == 0 then
     set(turn, "first_seq", first)
     if input_index >= 0 then set(turn, "input_seq", first + input_index) end
   end
-  for from = 18, #ARGV, 1000 do call("RPUSH", LIVE, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
+  for from = 20, #ARGV, 1000 do call("RPUSH", LIVE, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
   set(head, "next_seq", last + 1)
   set(turn, "last_seq", last)
   add(head, "live_tokens", tokens)
   set(head, "tail_token", commit_token)
 end
 
--- What was learned about an older epoch is not stored; a handle that nobody will use again is let go of.
+-- Go on with the handle. The chain of the one before ends, unless it is continued.
 local function keep_handle(head)
-  local held = get(head, "handle_name")
-  if get(head, "epoch") ~= epoch then
-    local is_known = handle_name == held or is_disposed(head, handle_name)
-    if handle_name ~= "" and not is_known then dispose(head, handle_name, handle, "") end
-    return
-  end
-  if held ~= "" and held ~= handle_name then dispose(head, held, get(head, "handle"), "") end
-  set(head, "trim", trim)
+  local held, held_handle = get(head, "handle_name"), get(head, "handle")
   set(head, "handle_name", handle_name)
   set(head, "handle", handle)
+  if held ~= "" and held ~= handle_name and held ~= parent_name then dispose(head, held, held_handle, "", "") end
+end
+
+-- Whoever held the lane when the brake was lifted may still go by it.
+local function keep_room(head)
+  if get(head, "lifted_under") == token then room = unbraked(room) end
+  if is_braked(room) and not is_braked(get(head, "room")) then
+    note("braked", '{"turn_id":' .. quoted(id) .. "}")
+    count("brakes", 1)
+  end
+  set(head, "room", room)
+end
+
+-- What was learned about an older epoch is not stored. A handle that nobody will use again is let go of.
+local function learn(head, turn)
+  if get(head, "epoch") == epoch then
+    set(head, "trim", trim)
+    keep_room(head)
+    keep_handle(head)
+  elseif handle_name ~= "" and not is_known_handle(head, handle_name) then
+    dispose(head, handle_name, handle, parent_name, "")
+  end
+  let_go_of_untaken(head, turn)
 end
 
 local function leave_calls_open(head, turn)
@@ -78,7 +94,7 @@ if closes_calls == "1" then
   for _, field in ipairs({"open_calls", "open_call_ids", "abandoned"}) do set(head, field, "") end
 end
 if tonumber(calibration) > number(head, "calibration") then set(head, "calibration", calibration) end
-keep_handle(head)
+learn(head, turn)
 add(turn, "step_base", call("LLEN", STEPS.turn))
 call("DEL", STEPS.turn)
 set(turn, "rounds", round + 1)

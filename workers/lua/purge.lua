@@ -47,11 +47,13 @@ end
 local head = load(HEAD)
 if not head.exists then return 1 end
 if get(head, "purged") == "" then bury(head) end
-delete_indexed(TURNS, {"events", "turn"})
+delete_indexed(TURNS, {"events", "deltas", "turn"})
 delete_indexed(JOBS, {"handoff"})
 delete(key_of("digest", work_of(head, "digest")))
 for _, lane in ipairs(LANES) do delete(STEPS[lane]) end
-for _, key in ipairs({LAYOUT, LIVE, INBOX, HANDOFFS, ARCHIVE, AUDIT, JOURNAL, DIGESTS, UNPUBLISHED}) do delete(key) end
+for _, key in ipairs({
+  LAYOUT, LIVE, INBOX, HANDOFFS, ARCHIVE, AUDIT, JOURNAL, DIGESTS, UNPUBLISHED, POSTINGS, POSTINGS_INDEX, NOTES,
+}) do delete(key) end
 if left == 0 then return 0 end
 not_due("retention", "")
 call("DEL", HEAD)

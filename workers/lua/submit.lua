@@ -2,7 +2,7 @@
 -- Accept a turn, or say what is known of it.
 -- KEYS of the session   ARGV[1] turn id, [2] digest of its input, [3] ids of the calls that it has results for
 -- (JSON, in order; "" for a message), [4] input (JSON), [5] busy policy, [6] timeout seconds,
--- [7] seconds that its own open calls may wait, [8] "1" if its caller runs it
+-- [7] seconds that its own open calls may wait, [8] "1" if its caller runs it, [9] "1" if it is to be streamed
 -- Returns {"submitted", state, is_new, is_dispatched, queue length}, or {error code, reason}.
 -- Sent twice, the second is told of the turn that the first accepted.
 local id, digest, result_ids, busy = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
@@ -46,7 +46,7 @@ end
 
 for field, value in pairs({
   state = "queued", digest = digest, result_ids = result_ids, input = ARGV[4], timeout_seconds = ARGV[6],
-  open_calls_seconds = ARGV[7], is_own = ARGV[8], submitted = NOW,
+  open_calls_seconds = ARGV[7], is_own = ARGV[8], is_streamed = ARGV[9], submitted = NOW,
   deadline = ARGV[8] == "1" and NOW + tonumber(ARGV[6]) or "",
 }) do set(turn, field, value) end
 save(turn)

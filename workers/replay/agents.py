@@ -20,6 +20,7 @@ from sessionlib.errors import InvalidInput
 from sessionlib.policies.log_merge import LogMerge
 from sessionlib.policies.slots import Slots
 from sessionlib.policies.tiers import Tiers
+from sessionlib.policies.work_room import WorkRoom
 from sessionlib.providers.chat_completions import ChatCompletions
 from sessionlib.providers.contract import ToolDeclaration
 from sessionlib.recordings import Recording
@@ -31,7 +32,7 @@ from workers.replay.provider import Results
 
 AGENT = "replayed"
 MODEL = "recorded"
-POLICIES = {"log_merge": LogMerge, "tiers": Tiers, "slots": Slots}
+POLICIES = {"log_merge": LogMerge, "tiers": Tiers, "slots": Slots, "work_room": WorkRoom}
 SUMMARIZERS = ("fake", "extractive")
 
 AGENTS_FILE = """\

@@ -9,7 +9,7 @@ from itertools import pairwise
 from sessionlib.stores.contract import Trim
 from workers.replay.observed import Break, Observed, Place, PlayedRound, place_of
 
-ROTATION, TRIM, AGENT_VERSION, OTHER = REASONS = ("rotation", "trim", "agent_version", "other")
+ROTATION, TRIM, AGENT_VERSION, NUDGE, OTHER = REASONS = ("rotation", "trim", "agent_version", "nudge", "other")
 
 
 def prefix_breaks(observed: Observed) -> dict[str, int]:
@@ -18,6 +18,7 @@ def prefix_breaks(observed: Observed) -> dict[str, int]:
     - an agent version, if the session went over to one between the commits of the round before and of this one;
     - a rotation, if this round was built on a later epoch than the round before (each epoch explains one break);
     - a trim, if the epoch is the same and this round's trim shortens more;
+    - a nudge, if the request before ended with one, which is in no other;
     - something else, if there is no such evidence, or the break is not between neighbours.
 
     Breaks that the provider counted and no longer lists have no evidence either.
@@ -54,7 +55,7 @@ def _reason(before: PlayedRound, this: PlayedRound, observed: Observed, explaine
         return ROTATION
     if this.epoch == before.epoch and _is_grown(before.trim, this.trim):
         return TRIM
-    return OTHER
+    return NUDGE if before.is_nudged else OTHER
 
 
 def _is_grown(before: Trim, after: Trim) -> bool:

@@ -107,7 +107,7 @@ class _Player:
                 answered_at=answered_at,
                 answer=answer,
                 started_at=tuple(event.at for event in events if event.kind == "started"),
-                rounds=tuple(_round(played.turn_id, event) for event in events if event.kind == "round"),
+                rounds=tuple(_rounds(played.turn_id, events)),
             )
         )
         self._tell()
@@ -171,9 +171,19 @@ class _Player:
         return True
 
 
-def _round(turn_id: str, event: Event) -> PlayedRound:
-    data = event.data
-    return PlayedRound(place=Place(turn_id, data["round"]), epoch=data["epoch"], trim=Trim(**data["trim"]), at=event.at)
+def _rounds(turn_id: str, events: Sequence[Event]) -> Iterator[PlayedRound]:
+    """The rounds that a turn's events tell of."""
+    nudged = {event.data["round"] for event in events if event.kind == "nudged"}
+    for event in events:
+        if event.kind == "round":
+            data = event.data
+            yield PlayedRound(
+                place=Place(turn_id, data["round"]),
+                epoch=data["epoch"],
+                trim=Trim(**data["trim"]),
+                at=event.at,
+                is_nudged=data["round"] in nudged,
+            )
 
 
 def _answer(turn: Turn) -> str | None:

@@ -62,6 +62,8 @@ class PlayedRound:
     trim: Trim
     at: float
     """When it was committed."""
+    is_nudged: bool = False
+    """Its request ended with a nudge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

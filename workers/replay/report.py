@@ -21,6 +21,7 @@ def figures(recording: Recording, observed: Observed) -> dict[str, Any]:
         "turns": len(observed.turns),
         "rounds": len(observed.rounds),
         "rotations": len(observed.rotations),
+        "consolidations": sum(data["consolidation_count"] for data in observed.rotations),
         "waited": waited_count(observed),
         "noise_ms": round(1000 * waits.noise_seconds(observed), 1),
         "max_fill": round(observed.largest_request_tokens / observed.window_tokens, 4),
@@ -49,9 +50,9 @@ def figures(recording: Recording, observed: Observed) -> dict[str, Any]:
 
 
 def waited_count(observed: Observed) -> int | None:
-    """How many answers waited on a summary; None if that cannot be told: the session was rotated, and its
-    consolidations did not go through the provider."""
-    is_seen = bool(observed.consolidations) or not observed.rotations
+    """How many answers waited on a summary; None if that cannot be told: there were consolidations, and they did not go
+    through the provider."""
+    is_seen = bool(observed.consolidations) or not any(data["consolidation_count"] for data in observed.rotations)
     return len(waits.waited_turns(observed)) if is_seen else None
 
 

@@ -6,8 +6,9 @@ import json
 from dataclasses import replace
 
 from sessionlib.codec import plain
-from sessionlib.stores.contract import Answer, DueKind, Lane, SessionState, TurnState
+from sessionlib.stores.contract import DELTA, Answer, DueKind, Lane, SessionState, TurnState
 from sessionlib.stores.rules.capturing import begin_retention, capture_now, capture_when_idle
+from sessionlib.stores.rules.handles import free_disposals, let_go_of_untaken
 from sessionlib.stores.rules.operation import Operation
 from sessionlib.stores.rules.state import Hold, Turn
 
@@ -79,8 +80,9 @@ def make_next_due(op: Operation) -> None:
 
 
 def _finish(op: Operation, turn: Turn) -> None:
-    """Take a turn out of lane, inbox and due."""
-    op.shelf.put_turn(replace(turn, finished=op.now))
+    """Take a turn out of lane, inbox and due. Its input, which may be large, stands in history if it came that far."""
+    op.shelf.put_turn(replace(turn, finished=op.now, handles=()))
+    op.shelf.drop_input(turn.turn_id)
     op.shelf.drop_due(DueKind.TURN, turn.turn_id)
     op.shelf.count_unfinished(-1)
     if op.head.work == turn.turn_id:
@@ -91,10 +93,12 @@ def _finish(op: Operation, turn: Turn) -> None:
 
 
 def _go_on(op: Operation, turn: Turn, code: str = "") -> None:
-    """What the end of a turn sets free."""
+    """What the end of a turn sets free. Its last event stands already: no later one takes the number of a delta."""
+    op.shelf.drop_events(turn.turn_id, DELTA)
+    let_go_of_untaken(op, turn)
     if turn.result_ids and turn.rounds == 0:
         abandon_calls(op, code)
-    _free_disposals(op, turn.turn_id)
+    free_disposals(op, turn.turn_id)
     make_next_due(op)
     if op.head.state is SessionState.CLOSED:
         rest(op)
@@ -107,10 +111,3 @@ def rest(op: Operation) -> None:
     if op.head.journal.on_close:
         capture_now(op)
     begin_retention(op)
-
-
-def _free_disposals(op: Operation, turn_id: str) -> None:
-    disposals = op.head.disposals
-    if any(disposal.waits_for == turn_id for disposal in disposals):
-        op.update(disposals=tuple(replace(d, waits_for="") if d.waits_for == turn_id else d for d in disposals))
-        op.due(DueKind.DISPOSAL)

@@ -1,4 +1,4 @@
-"""A session's life: open, close, open calls that wait too long, handles let go, purge."""
+"""A session's life: open, close, open calls that wait too long, purge."""
 
 from __future__ import annotations
 
@@ -107,16 +107,6 @@ def close_open_calls(op: Operation) -> None:
     if op.head.calls_wait:
         abandon_calls(op, "timeout")
         make_next_due(op)
-
-
-def disposed(op: Operation, handle: str) -> None:
-    if op.is_gone:
-        return
-    left = tuple(disposal for disposal in op.head.disposals if disposal.handle.handle != handle)
-    if len(left) < len(op.head.disposals):
-        op.update(disposals=left)
-    if not op.head.has_due_disposal:
-        op.shelf.drop_due(DueKind.DISPOSAL, "")
 
 
 def purge(op: Operation, batch: int) -> bool:

@@ -99,6 +99,11 @@ class Operation:
     def event(self, turn_id: str, kind: str, /, **data: Any) -> None:
         self.shelf.append_event(turn_id, StoredEvent(kind, dumps(data), self.now))
 
+    def newest_event(self, turn_id: str, kind: str) -> dict[str, Any] | None:
+        """Data of the turn's newest event of that kind, if it has one."""
+        event = self.shelf.newest_event(turn_id, kind)
+        return None if event is None else json.loads(event.data)
+
     def audit(self, kind: str, /, **data: Any) -> None:
         self.shelf.append_audit(StoredEvent(kind, dumps(data), self.now), self.limits.audit_limit)
 

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 
 from sessionlib.errors import InvalidInput, StoreCorrupt
 from sessionlib.layout import Layout
-from sessionlib.stores.contract import Chunk, Event, Handle, JobView, Lane, SessionView, Snapshot, TurnView
+from sessionlib.stores.contract import (
+    Chunk,
+    ChunkRef,
+    Event,
+    Handle,
+    JobView,
+    Lane,
+    PostingsRef,
+    SessionView,
+    Snapshot,
+    TurnView,
+)
 from sessionlib.stores.rules.operation import Operation
 from sessionlib.stores.rules.state import Head, Job, StoredEvent
 from sessionlib.transcript import Transcript
@@ -26,6 +37,7 @@ def snapshot(op: Operation, known: Snapshot | None = None) -> Snapshot:
         calibration=head.calibration,
         trim=head.trim,
         handle=head.handle,
+        room=head.room,
         open_calls=head.open_calls,
         abandoned=head.abandoned,
         sized_from_seq=head.sized_from_seq if head.sized_by == head.agent.digest else head.next_seq,
@@ -125,6 +137,7 @@ def session_view(op: Operation) -> SessionView:
         created_at=head.created,
         updated_at=head.updated,
         archived_bytes=op.shelf.archived_bytes(),
+        room=head.room,
     )
 
 
@@ -165,6 +178,20 @@ def _events(numbered: Sequence[tuple[int, StoredEvent]]) -> Sequence[Event]:
 
 def chunks(op: Operation, first_seq: int, last_seq: int | None) -> Sequence[Chunk]:
     return () if op.is_gone else op.shelf.chunks(first_seq, last_seq)
+
+
+def archive_index(op: Operation, limit: int) -> Sequence[ChunkRef]:
+    return () if op.is_gone else op.shelf.chunk_index(limit)
+
+
+def postings_index(op: Operation) -> Sequence[PostingsRef]:
+    return () if op.is_gone else op.shelf.postings_index()
+
+
+def postings(op: Operation, wanted: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+    if op.is_gone:
+        return [b""] * len(wanted)
+    return [op.shelf.postings_part(last_seq, part) or b"" for last_seq, part in wanted]
 
 
 def agent_json(op: Operation) -> str:

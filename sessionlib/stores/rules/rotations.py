@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sessionlib.layout import Carried
@@ -12,14 +13,17 @@ from sessionlib.stores.contract import (
     DueKind,
     Grant,
     Lane,
+    Postings,
+    PostingsRef,
     Refusal,
     Snapshot,
     Trim,
 )
 from sessionlib.stores.rules import lanes
 from sessionlib.stores.rules.capturing import capture_now
+from sessionlib.stores.rules.handles import retire_handle
 from sessionlib.stores.rules.operation import Operation, dumps
-from sessionlib.stores.rules.state import Disposal, Rotation
+from sessionlib.stores.rules.state import Rotation
 from sessionlib.stores.rules.tries import Ending, granted, obstacle
 
 OUTCOMES_KEPT = 20
@@ -92,7 +96,7 @@ def adopt(op: Operation, grant: Grant, adoption: Adoption) -> Adopted:
         return _adopted(op, adoption, is_adopted=False)
     tokens_before = op.head.conversation_tokens
     _replace_prefix(op, adoption)
-    _retire_handle(op)
+    retire_handle(op)
     _judge_gain(op, tokens_before - op.head.conversation_tokens)
     figures = {**adoption.figures, "epoch": op.head.epoch, "rotation_id": grant.work_id, "reason": grant.reason}
     op.update(outcomes=(*op.head.outcomes, dumps(figures))[-OUTCOMES_KEPT:])
@@ -109,14 +113,26 @@ def _is_current(op: Operation, adoption: Adoption) -> bool:
     head = op.head
     if head.live_from != adoption.first_seq or head.layout_token != adoption.old_layout_token:
         return False
+    if adoption.postings and not _fit(adoption.postings, adoption.merged_count, op.shelf.postings_index()):
+        return False
     if adoption.tail_seq == 0:
         return adoption.dropped_count == 0
     last_seq = adoption.first_seq + adoption.dropped_count - 1
     return last_seq <= adoption.tail_seq and op.shelf.live_token(adoption.tail_seq) == adoption.tail_token
 
 
+def _fit(postings: Postings, merged_count: int, stored: Sequence[PostingsRef]) -> bool:
+    """Whether they have what they take the place of in their span, and nothing that stays."""
+    if merged_count > len(stored):
+        return False
+    kept, merged = stored[: len(stored) - merged_count], stored[len(stored) - merged_count :]
+    return all(ref.last_seq < postings.first_seq for ref in kept[-1:]) and all(
+        ref.first_seq >= postings.first_seq for ref in merged[:1]
+    )
+
+
 def _replace_prefix(op: Operation, adoption: Adoption) -> None:
-    """Archive chunk in, records in, prefix out, epoch + 1."""
+    """Archive chunk and its postings in, records in, prefix out, epoch + 1."""
     head = op.head
     live_from = adoption.first_seq + adoption.dropped_count
     carried = _carried_input(op, live_from)
@@ -124,6 +140,8 @@ def _replace_prefix(op: Operation, adoption: Adoption) -> None:
     if adoption.dropped_count:
         chunk = Chunk(first_seq=head.live_from, last_seq=live_from - 1, epoch=head.epoch + 1, data=adoption.chunk)
         op.shelf.append_chunk(chunk)
+        if adoption.postings:
+            op.shelf.put_postings(adoption.postings, adoption.merged_count)
         dropped_tokens = op.shelf.drop_live(live_from)
     op.shelf.put_layout(adoption.records, carried)
     op.update(
@@ -134,6 +152,7 @@ def _replace_prefix(op: Operation, adoption: Adoption) -> None:
         record_tokens=sum(record.tokens for record in adoption.records),
         carried_tokens=carried.tokens if carried else 0,
         trim=Trim(),
+        room=adoption.room,
     )
 
 
@@ -146,16 +165,6 @@ def _carried_input(op: Operation, live_from: int) -> Carried | None:
     if leaving is not None:
         return Carried(leaving.seq, leaving.entry, leaving.tokens)
     return op.shelf.layout()[1]
-
-
-def _retire_handle(op: Operation) -> None:
-    """The held provider session has the old layout: it goes when the turn that runs on it has ended."""
-    head = op.head
-    if head.handle is None:
-        return
-    op.update(handle=None, disposals=(*head.disposals, Disposal(handle=head.handle, waits_for=head.work)))
-    if not head.work:
-        op.due(DueKind.DISPOSAL)
 
 
 def _judge_gain(op: Operation, gain_tokens: int) -> None:

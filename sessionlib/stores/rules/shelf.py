@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from sessionlib.layout import Carried, Record
 from sessionlib.steps import EffectResult
-from sessionlib.stores.contract import Chunk, DueItem, DueKind, Lane, TurnInput
-from sessionlib.stores.rules.state import Head, Job, LiveEntry, StoredDigest, StoredEvent, Turn
+from sessionlib.stores.contract import Chunk, ChunkRef, DueItem, DueKind, Lane, Postings, PostingsRef, TurnInput
+from sessionlib.stores.rules.state import Head, Job, LiveEntry, StoredDigest, StoredEvent, StoredNote, Turn
 
 
 class Journal(Protocol):
@@ -45,6 +45,7 @@ class Shelf(Protocol):
     def put_turn(self, turn: Turn) -> None: ...
     def input(self, turn_id: str) -> TurnInput | None: ...
     def put_input(self, turn_id: str, value: TurnInput) -> None: ...
+    def drop_input(self, turn_id: str) -> None: ...
     def forget_turns(self, finished_before: float, limit: int) -> None:
         """Delete at most *limit* turns that ended before that time, with all that is kept for them."""
         ...
@@ -104,11 +105,41 @@ class Shelf(Protocol):
         """Chunks that overlap the span (to the end without *last_seq*), oldest first."""
         ...
 
-    def archived_bytes(self) -> int: ...
+    def chunk_index(self, limit: int) -> Sequence[ChunkRef]:
+        """The newest *limit* chunks without their data, oldest first."""
+        ...
+
+    def archived_bytes(self) -> int:
+        """Of the chunks."""
+        ...
+
+    def put_postings(self, postings: Postings, merged_count: int) -> None:
+        """Add them in the place of the newest *merged_count*."""
+        ...
+
+    def postings_index(self) -> Sequence[PostingsRef]:
+        """Oldest first."""
+        ...
+
+    def postings_part(self, last_seq: int, part: int) -> bytes | None: ...
+
+    def note(self, name: str) -> StoredNote | None: ...
+    def put_note(self, name: str, note: StoredNote) -> None: ...
+    def note_sizes(self) -> Mapping[str, int]:
+        """Of all notes, in bytes, by name."""
+        ...
 
     def append_event(self, turn_id: str, event: StoredEvent) -> None: ...
     def events(self, turn_id: str, after: int, limit: int) -> Sequence[tuple[int, StoredEvent]]:
         """A turn's events with rising numbers above *after*, oldest first."""
+        ...
+
+    def newest_event(self, turn_id: str, kind: str) -> StoredEvent | None:
+        """The last of a turn's events of that kind."""
+        ...
+
+    def drop_events(self, turn_id: str, kind: str) -> None:
+        """Delete a turn's events of that kind; the others keep their numbers."""
         ...
 
     def audit(self, after: int, limit: int) -> Sequence[tuple[int, StoredEvent]]:

@@ -13,6 +13,7 @@ from sessionlib.stores.contract import (
     JobState,
     JournalRules,
     Lane,
+    Room,
     SessionState,
     Trim,
     TurnState,
@@ -123,7 +124,21 @@ class Disposal:
     """A held provider session that is used no more once the turn it waits for has ended ("" waits for nobody)."""
 
     handle: Handle
+    """Its parent says where the disposal stops: see `Handle.parent`."""
     waits_for: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredNote:
+    """A note, and which write made it as it is."""
+
+    key: str
+    text: str
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.text.encode())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +154,9 @@ class Turn:
     open_calls_seconds: float
     is_own: bool = False
     """Its caller runs it: no worker is granted it."""
+    is_streamed: bool = False
+    handles: tuple[Handle, ...] = ()
+    """What its saved steps brought that no round has taken over."""
     tries: Tries = field(default_factory=Tries)
     rounds: int = 0
     commit_token: str = ""
@@ -178,6 +196,9 @@ class Head:
     tail_token: str = ""
     calibration: float = 1.0
     trim: Trim = field(default_factory=Trim)
+    room: Room = field(default_factory=Room)
+    lifted_under: str = ""
+    """Token of the turn lane when the brake was last lifted: its holder may not know of it."""
     handle: Handle | None = None
     disposals: tuple[Disposal, ...] = ()
     open_calls: tuple[CallRequest, ...] = ()

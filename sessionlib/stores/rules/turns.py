@@ -20,7 +20,7 @@ from sessionlib.stores.contract import (
     Submitted,
     TurnState,
 )
-from sessionlib.stores.rules import lanes
+from sessionlib.stores.rules import handles, lanes
 from sessionlib.stores.rules.ending import (
     abandon_calls,
     answer_turn,
@@ -32,8 +32,9 @@ from sessionlib.stores.rules.ending import (
     unfinished_turns,
 )
 from sessionlib.stores.rules.operation import Operation
+from sessionlib.stores.rules.room import keep_room
 from sessionlib.stores.rules.rotations import check_line
-from sessionlib.stores.rules.state import Disposal, Head, LiveEntry, Tries, Turn
+from sessionlib.stores.rules.state import LiveEntry, Tries, Turn
 from sessionlib.stores.rules.tries import ENDED_PER_BEGIN, Ending, granted, obstacle
 
 FORGOTTEN_PER_SUBMIT = 16
@@ -90,6 +91,7 @@ def _enqueue(op: Operation, request: SubmitRequest) -> Submitted:
         timeout_seconds=request.timeout_seconds,
         open_calls_seconds=request.open_calls_seconds,
         is_own=request.is_own,
+        is_streamed=request.is_streamed,
         tries=Tries(deadline=op.now + request.timeout_seconds if request.is_own else 0.0),
         submitted=op.now,
     )
@@ -177,6 +179,7 @@ def _grant(op: Operation, known: Snapshot | None) -> Grant:
         input=op.shelf.input(turn.turn_id),
         first_round=turn.rounds,
         input_seq=turn.input_seq,
+        is_streamed=turn.is_streamed,
     )
 
 
@@ -224,11 +227,15 @@ def _record_round(op: Operation, turn: Turn, commit: RoundCommit) -> Turn:
         tail_token=commit.commit_token,
         calibration=max(head.calibration, commit.calibration),
     )
-    _keep_handle(op, head, commit)
+    if commit.epoch == head.epoch:  # what a turn learned about an older one is not stored
+        op.update(trim=commit.trim)
+        keep_room(op, commit.room)
+    handles.keep_handle(op, turn, commit)
     saved_count = op.shelf.step_count(Lane.TURN)
     op.shelf.drop_steps(Lane.TURN)
     return replace(
         turn,
+        handles=(),
         tries=replace(turn.tries, progress=True, step_base=turn.tries.step_base + saved_count),
         rounds=turn.rounds + 1,
         commit_token=commit.commit_token,
@@ -236,27 +243,6 @@ def _record_round(op: Operation, turn: Turn, commit: RoundCommit) -> Turn:
         last_seq=last_seq,
         input_seq=first_seq + commit.input_index if turn.rounds == 0 and commit.input_index >= 0 else turn.input_seq,
     )
-
-
-def _keep_handle(op: Operation, head: Head, commit: RoundCommit) -> None:
-    """Store handle and trim of the current epoch; a handle that nobody will use again is to be disposed of.
-
-    What a turn learned about an older epoch is not stored.
-    """
-    if commit.epoch == head.epoch:
-        op.update(handle=commit.handle, trim=commit.trim)
-        unused = head.handle if head.handle and _name(head.handle) != _name(commit.handle) else None
-    else:
-        known = {_name(head.handle), *(_name(disposal.handle) for disposal in head.disposals)}
-        unused = commit.handle if _name(commit.handle) not in known else None
-    if unused is not None:
-        op.update(disposals=(*head.disposals, Disposal(handle=unused)))
-        op.due(DueKind.DISPOSAL)
-
-
-def _name(handle: object) -> str | None:
-    name: str | None = getattr(handle, "handle", None)
-    return name
 
 
 def _committed(op: Operation, commit: RoundCommit) -> Committed:

@@ -7,16 +7,19 @@ from typing import Any
 
 from sessionlib.errors import InvalidInput, LeaseLost
 from sessionlib.steps import EffectResult
-from sessionlib.stores.contract import JOB_LANES, Grant, Lane
+from sessionlib.stores.contract import DELTA, JOB_LANES, Grant, Handle, Lane
 from sessionlib.stores.rules import lanes
 from sessionlib.stores.rules.ending import fail_turn, next_turn_id
+from sessionlib.stores.rules.handles import remember
 from sessionlib.stores.rules.jobs import fail_job
 from sessionlib.stores.rules.operation import Operation
 from sessionlib.stores.rules.rotations import fail_rotation
 from sessionlib.stores.rules.tries import LONGEST_RETRY_SECONDS, UNCOUNTED_CODES, uncounted
 
 
-def save_step(op: Operation, grant: Grant, position: int, name: str, result: EffectResult) -> int:
+def save_step(
+    op: Operation, grant: Grant, position: int, name: str, result: EffectResult, handle: Handle | None
+) -> int:
     lanes.require_held(op, grant)
     tries = lanes.tries(op, grant.lane)
     count = tries.step_base + op.shelf.step_count(grant.lane)
@@ -26,6 +29,8 @@ def save_step(op: Operation, grant: Grant, position: int, name: str, result: Eff
         return count
     op.shelf.append_step(grant.lane, name, result)
     lanes.set_tries(op, grant.lane, replace(tries, progress=True))
+    if handle is not None:
+        remember(op, grant.work_id, handle)
     lanes.extend_lease(op, grant.lane, grant.token)
     return count + 1
 
@@ -41,7 +46,8 @@ def emit(op: Operation, grant: Grant, kind: str, data: dict[str, Any]) -> None:
     if grant.lane is not Lane.TURN:
         raise InvalidInput("lane", grant.lane, "must be the turn lane: other work has no event stream")
     lanes.require_held(op, grant)
-    op.event(grant.work_id, kind, **data)
+    if kind != DELTA or op.newest_event(grant.work_id, kind) != data:
+        op.event(grant.work_id, kind, **data)
     lanes.extend_lease(op, grant.lane, grant.token)
 
 

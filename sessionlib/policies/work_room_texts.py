@@ -1,0 +1,91 @@
+"""What the policy `work_room` tells the model (spec/work-room B3): guidance, nudges, and how a fresh window opens."""
+
+from __future__ import annotations
+
+from sessionlib.fences import fenced
+from sessionlib.tokens import Counter
+
+HINT_NAME = "thread_hint.md"
+HINT_BYTES = 4_096
+"""A longer hint is left out, not cut (spec/work-room B6); a store refuses it where it is written."""
+
+REMAINING = "{n_remaining}"
+"""What stands for the figure in a reminder."""
+
+ELLIPSIS = "…"
+
+REMINDER = (
+    f"[Context management] About {REMAINING} tokens of work room are left in this window. Save what you will need with "
+    "the notes tools now: decisions, findings, what is done and what comes next. Then go on with your task."
+)
+
+FALLBACK = (
+    "[Context management] This window is used up and will be closed after your next step. Write a handoff into the "
+    f"note {HINT_NAME} now: the task, what is done, what is open, the very next step, and where things are. The next "
+    f"window begins with it, if it has no more than {HINT_BYTES:,} bytes."
+)
+
+WINDOWS_GUIDANCE = (
+    "Context management: this conversation is longer than one context window. When a window is used up, it is archived "
+    "and you go on in a fresh one, which shows the user's last message and little else of what was said before."
+)
+
+NOTES_GUIDANCE = (
+    "What you wrote down reaches the fresh window: keep notes with the `notes` tools as you work (private; read, "
+    f"append, write), and keep the note {HINT_NAME} up to date with where you stand, for each fresh window begins with "
+    "it."
+)
+
+HISTORY_GUIDANCE = (
+    "Everything that was said and done stays readable, word for word, with the `history` tools (private; read only)."
+)
+
+DISCRETION = "Do not mention windows, notes or history to the user unless you are asked about them."
+
+SEED = (
+    "You go on in a fresh window. Your current task is the user's newest message: the one right after this, or else "
+    f"the one above. Earlier ones are done with. Read your notes first: {HINT_NAME} says where you stood; if there is "
+    "none, write one soon. Look into the history only for what is missing here. Do not read again what your notes "
+    "cover. Go on directly, without greeting or summary."
+)
+
+
+def guidance(*, has_notes: bool, has_history: bool) -> str:
+    """What an agent's instructions end with: how windows end, and what survives them."""
+    tools = (*((NOTES_GUIDANCE,) if has_notes else ()), *((HISTORY_GUIDANCE,) if has_history else ()))
+    return "\n".join((WINDOWS_GUIDANCE, *tools, DISCRETION))
+
+
+def reminder(template: str, remaining_tokens: int) -> str:
+    """The nudge of a window that is nearly used up."""
+    return template.replace(REMAINING, f"{remaining_tokens:,}")
+
+
+def window_info(previous_window: int, window: int) -> str:
+    """Which window this is, and which one went before it."""
+    return f"<context_window>\nprevious: {previous_window:03d}\ncurrent: {window:03d}\n</context_window>"
+
+
+def usable_hint(note: str | None) -> str:
+    """The thread hint that a fresh window shows; "" if there is none, or it is too long."""
+    hint = (note or "").strip()
+    return hint if len(hint.encode()) <= HINT_BYTES else ""
+
+
+def trail_text(message: str, cap_tokens: int, counter: Counter) -> str:
+    """The user's last message, word for word, or its beginning and an ellipsis if it takes more than *cap_tokens*."""
+    tokens, kept = counter.text(message), message
+    while kept and tokens > cap_tokens:
+        kept = kept[: min(len(kept) - 1, len(kept) * cap_tokens // tokens)]
+        tokens = counter.text(kept)
+    return message if kept == message else f"{kept}{ELLIPSIS}" if kept else ""
+
+
+def opening_text(previous_window: int, seed: str, *, hint: str = "", trail: str = "") -> str:
+    """How a fresh window opens. The parts that the model and the user wrote are fenced: they are data."""
+    parts = [window_info(previous_window, previous_window + 1)]
+    if hint:
+        parts.append(f"Your note {HINT_NAME}:\n{fenced('thread_hint', hint)}")
+    if trail:
+        parts.append(f"The user's last message before this window:\n{fenced('user', trail)}")
+    return "\n".join((*parts, seed))

@@ -1,0 +1,198 @@
+"""Media: what bytes and URLs are taken for, what is refused, and what they cost."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sessionlib.attachments import media_from_bytes, media_from_url, page_count
+from sessionlib.codec import decode, encode
+from sessionlib.counters import counter_named
+from sessionlib.entries import Entry
+from sessionlib.errors import InvalidInput
+from sessionlib.media import MEDIA_LIMIT_BYTES, Media, MediaKind, require_media
+from sessionlib.media_tokens import FRAME_TOKENS, PAGE_TOKENS, anthropic_image_tokens, media_tokens, openai_image_tokens
+from sessionlib.summaries.evidence import project
+from sessionlib.summaries.media import name_media
+from tests.sessionlib.pictures import pdf, png
+
+JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00\xff\xc0\x00\x11\x08\x01\xe0\x02\x80\x03"
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "kind", "media_type"),
+    [
+        (png(), "", MediaKind.IMAGE, "image/png"),
+        (png(), "notes.txt", MediaKind.IMAGE, "image/png"),
+        (JPEG, "a", MediaKind.IMAGE, "image/jpeg"),
+        (b"GIF89a\x01\x00\x01\x00", "", MediaKind.IMAGE, "image/gif"),
+        (b"RIFF\x24\x00\x00\x00WEBPVP8 ", "", MediaKind.IMAGE, "image/webp"),
+        (pdf(), "x.png", MediaKind.FILE, "application/pdf"),
+        (b"a;b\n1;2\n", "table.csv", MediaKind.FILE, "text/csv"),
+        ("größer".encode(), "", MediaKind.FILE, "text/plain"),
+        (b"\x00\x01\x02", "", MediaKind.FILE, "application/octet-stream"),
+        (b"<svg/>", "x.svg", MediaKind.FILE, "image/svg+xml"),
+        (b"no picture", "x.png", MediaKind.FILE, "application/octet-stream"),
+    ],
+)
+def test_content_tells_more_than_a_name(data: bytes, name: str, kind: MediaKind, media_type: str) -> None:
+    """The type is that of the bytes; the name helps where they tell nothing."""
+    media = media_from_bytes(data, name)
+    assert (media.kind, media.media_type, media.name) == (kind, media_type, name)
+    assert base64.b64decode(media.data) == data
+    assert media.byte_count == len(data)
+
+
+def test_the_size_of_an_image_is_read() -> None:
+    """Width and height decide what it costs; a damaged one has none."""
+    assert (media_from_bytes(png(1024, 300)).width, media_from_bytes(png(1024, 300)).height) == (1024, 300)
+    assert (media_from_bytes(JPEG).width, media_from_bytes(JPEG).height) == (640, 480)
+    assert media_from_bytes(png()[:18]).width == 0
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_the_pages_of_a_pdf_are_read(is_compressed: bool) -> None:
+    """Also where the page tree is compressed."""
+    assert media_from_bytes(pdf(12, is_compressed=is_compressed)).page_count == 12
+
+
+@pytest.mark.parametrize("data", [b"%PDF-1.7 nothing", b"%PDF-1.7 /ObjStm >> stream\nno deflate"])
+def test_a_pdf_may_not_tell_its_pages(data: bytes) -> None:
+    """It is counted by its bytes then."""
+    assert page_count(data) == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "media_type", "kind", "name"),
+    [
+        ("https://example.org/a/map.png?size=2", "image/png", MediaKind.IMAGE, "map.png"),
+        ("https://example.org/report.pdf", "application/pdf", MediaKind.FILE, "report.pdf"),
+        ("http://example.org/photos/7", "image/jpeg", MediaKind.IMAGE, "7"),
+    ],
+)
+def test_a_url_tells_its_type(url: str, media_type: str, kind: MediaKind, name: str) -> None:
+    """By its path."""
+    media = media_from_url(url)
+    assert (media.url, media.media_type, media.kind, media.name) == (url, media_type, kind, name)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"data": "", "url": ""},
+        {"data": "aGk=", "url": "https://example.org/a"},
+        {"data": "a GI"},
+        {"data": "aGk"},
+        {"url": "file:///etc/passwd"},
+        {"url": "https://example.org/" + "a" * 3_000},
+        {"url": "https://example.org/a b"},
+        {"url": "https://example.org/ä"},
+        {"data": "aGk=", "media_type": "image/tiff"},
+        {"data": "aGk=", "media_type": "png"},
+        {"data": "aGk=", "name": "x" * 300},
+        {"data": "aGk=", "name": "a\nUSER: b"},
+        {"data": "aGk=", "width": -1},
+        {"data": "aGk=", "kind": "picture"},
+    ],
+)
+def test_what_is_no_medium_is_refused(fields: dict[str, object]) -> None:
+    """Before anything is stored."""
+    with pytest.raises(InvalidInput):
+        Media(**{"kind": MediaKind.IMAGE, "media_type": "image/png", **fields})  # type: ignore[arg-type]
+
+
+def test_media_have_a_limit() -> None:
+    """All of one message together; the error names sizes and names, never bytes."""
+    half = media_from_bytes(b"\x00" * (MEDIA_LIMIT_BYTES // 2 + 1), "half.bin")
+    assert require_media([half]) == (half,)
+    with pytest.raises(InvalidInput, match=r"20,000,000 bytes in all, and have 20,000,002.*half\.bin") as caught:
+        require_media([half, half])
+    assert len(str(caught.value)) < 300
+    for wrong in ("a.png", ["a.png"], None):
+        with pytest.raises(InvalidInput):
+            require_media(wrong)
+    with pytest.raises(InvalidInput):
+        media_from_bytes(b"", "empty.png")
+
+
+def test_bytes_are_in_no_representation() -> None:
+    """Whatever prints an entry shows no picture."""
+    entry = Entry.user("look", (media_from_bytes(png(padding_bytes=50_000)),))
+    assert len(repr(entry)) < 500
+
+
+def test_media_are_named_as_in_texts() -> None:
+    """A picture beside a message and one inside a text have the same words."""
+    media = media_from_bytes(png(padding_bytes=900), "shot.png")
+    in_text = name_media(f"data:image/png;base64,{media.data}")
+    assert media.label == f"{in_text[:-1]}; shot.png]"
+    entry = Entry.tool_result("1", "x" * 20, media=(media,))
+    assert entry.readable == f"{'x' * 20}\n{media.label}"
+    assert [item.text for item in project([entry], result_cap=5).items] == [
+        f"xxxxx[… 15 characters left out]\n{media.label}"
+    ]
+
+
+def test_media_come_back_from_the_store() -> None:
+    """Byte for byte; entries without any are stored as they were before there were media."""
+    entry = Entry.user("look", (media_from_bytes(pdf(), "a.pdf"), media_from_url("https://example.org/x.png")))
+    assert decode(Entry, encode(entry)) == entry
+    assert encode(Entry.user("x")) == (
+        '{"v":1,"type":"Entry","value":{"kind":"user","text":"x","tool_call_id":null,"tool_name":null}}'
+    )
+
+
+# --- what they cost
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "openai", "anthropic"),
+    [
+        (512, 512, 255, 350),
+        (1_024, 1_024, 765, 1_399),
+        (2_048, 4_096, 1_105, 1_600),
+        (2_049, 513, 1_445, 1_402),
+        (2_050, 513, 765, 1_403),
+        (200, 200, 255, 54),
+        (1_092, 1_092, 765, 1_590),
+        (1, 1, 255, 1),
+        (0, 0, 1_445, 1_600),
+        (0, 7, 1_445, 1_600),
+    ],
+)
+def test_images_cost_what_the_vendors_say(width: int, height: int, openai: int, anthropic: int) -> None:
+    """The examples of both guides, and edges that were measured; a size that is not known costs the most."""
+    assert openai_image_tokens(width, height) == openai
+    assert anthropic_image_tokens(width, height) == anthropic
+
+
+@given(width=st.integers(1, 20_000), height=st.integers(1, 20_000))
+def test_no_image_costs_more_than_the_largest(width: int, height: int) -> None:
+    """So one whose size is not known can be counted."""
+    assert 255 <= openai_image_tokens(width, height) <= 1_445
+    assert 1 <= anthropic_image_tokens(width, height) <= 1_600
+
+
+@pytest.mark.parametrize("name", ["characters", "o200k_base", "estimate"])
+def test_an_entry_costs_its_text_and_its_media(name: str) -> None:
+    """By the larger rule, since no counter knows the provider."""
+    counter = counter_named(name)
+    image, file = media_from_bytes(png(1_024, 1_024)), media_from_bytes(pdf(2), "a.pdf")
+    alone = counter.entry(Entry.user("look"))
+    assert counter.entry(Entry.user("look", (image,))) == alone + FRAME_TOKENS + 1_399
+    file_tokens = FRAME_TOKENS + 2 * PAGE_TOKENS + counter.text(file.label)
+    assert counter.entry(Entry.user("look", (image, file))) == alone + FRAME_TOKENS + 1_399 + file_tokens
+
+
+def test_a_file_of_text_costs_its_text() -> None:
+    """As the model reads it; other bytes by their number, and what is only linked ten pages."""
+    count = counter_named("o200k_base").text
+    text = media_from_bytes(b"one two three " * 100, "a.txt")
+    assert media_tokens([text], count) == FRAME_TOKENS + count(text.label) + count("one two three " * 100)
+    other = media_from_bytes(b"\x00" * 4_000)
+    assert media_tokens([other], count) == FRAME_TOKENS + count(other.label) + 1_000
+    linked = media_from_url("https://example.org/a.pdf")
+    assert media_tokens([linked], count) == FRAME_TOKENS + count(linked.label) + 10 * PAGE_TOKENS
