@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from bench.retention.arrangements import LOSSY, Arrangement, room_of
@@ -46,7 +47,7 @@ class Cell:
     line_fraction: float
 
     def make(self) -> Policy:
-        """Raises nothing: whether it converges is found out by asking for its budgets."""
+        """The policy; whether it converges is found out by asking for its budgets."""
         line = self.line_fraction
         if self.policy == "log_merge":
             return LogMerge(tail_fraction=self.tail_fraction, record_fraction=self.record_fraction, line_fraction=line)
@@ -73,22 +74,22 @@ class Judged:
 
     @property
     def units_per_rotation(self) -> float:
-        return _mean(played.units / played.rotations for played in self.variants.values())
+        return fmean(played.units / played.rotations for played in self.variants.values())
 
     @property
     def summarizer_tokens(self) -> float:
         """Per 1,000 turns."""
-        return _mean(1_000 * played.summarizer_tokens / played.units for played in self.variants.values())
+        return fmean(1_000 * played.summarizer_tokens / played.units for played in self.variants.values())
 
     @property
     def prompt_tokens(self) -> float:
         """Per turn."""
-        return _mean(played.prompt_tokens / played.units for played in self.variants.values())
+        return fmean(played.prompt_tokens / played.units for played in self.variants.values())
 
     @property
     def price(self) -> float:
         """Per turn, in base input tokens."""
-        return _mean(price_of(played) / played.units for played in self.variants.values())
+        return fmean(price_of(played) / played.units for played in self.variants.values())
 
     def plain(self) -> dict[str, Any]:
         """As JSON types."""
@@ -106,11 +107,6 @@ class Judged:
             "prompt_tokens_per_turn": self.prompt_tokens,
             "price_per_turn": self.price,
         }
-
-
-def _mean(values: Any) -> float:
-    known = list(values)
-    return sum(known) / len(known)
 
 
 def price_of(played: Played) -> float:

@@ -185,7 +185,7 @@ class LossySummarizer:
         )
 
     def _length(self, shown_tokens: float, demand_tokens: float, *, terse: bool) -> float:
-        length_tokens = max(LEAST_TOKENS, LENGTH_FACTOR * shown_tokens**LENGTH_EXPONENT)
+        length_tokens: float = max(LEAST_TOKENS, LENGTH_FACTOR * math.pow(shown_tokens, LENGTH_EXPONENT))
         length_tokens *= (WORDY_FACTOR if self.wordy else 1) * (TERSE_FACTOR if terse else 1)
         return min(length_tokens, demand_tokens)
 

@@ -122,7 +122,7 @@ def test_a_record_budget_that_holds_only_framing_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("window_tokens", "tail_tokens", "record_tokens", "line_tokens"),
-    [(32_000, 3_200, 3_200, 22_400), (128_000, 12_800, 12_800, 89_600), (1_000, 100, 108, 700)],
+    [(32_000, 3_200, 6_400, 22_400), (128_000, 12_800, 25_600, 89_600), (500, 50, 108, 350)],
 )
 def test_budgets_are_shares_of_the_window(
     window_tokens: int, tail_tokens: int, record_tokens: int, line_tokens: int
@@ -160,7 +160,7 @@ def test_instructions_larger_than_the_window_are_refused() -> None:
     window_tokens=st.integers(200, 300_000),
     fixed_tokens=st.integers(0, 100_000),
     reserve_tokens=st.integers(0, 4_000),
-    policy=st.sampled_from((LogMerge(), Tiers(), SPEC_POLICY, LogMerge(convergence_ratio=0.5, tail_fraction=0.2))),
+    policy=st.sampled_from((LogMerge(), Tiers(), SPEC_POLICY, LogMerge(convergence_ratio=0.5, tail_fraction=0.1))),
     show_span=st.booleans(),
 )
 @settings(max_examples=200, deadline=None)

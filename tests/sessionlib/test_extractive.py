@@ -20,6 +20,7 @@ from sessionlib.entries import Entry, render
 from sessionlib.errors import InvalidInput
 from sessionlib.summaries.contract import ConsolidationRequest
 from sessionlib.summaries.extractive import ExtractiveSummarizer, extract
+from sessionlib.summaries.grounding import unsupported_values
 from sessionlib.tokens import CharactersCounter
 
 COUNTER = CharactersCounter()
@@ -228,3 +229,12 @@ def test_the_previous_record_is_a_source() -> None:
     )
     text = ExtractiveSummarizer(counter=COUNTER).consolidate(request, never).text
     assert text.index("Port is 8080.") < text.index("Renamed api_v1 to api_v2.")
+
+
+@pytest.mark.parametrize("padding", range(0, 60, 7))
+def test_no_identifier_is_broken_in_two(padding: int) -> None:
+    """Data without blanks is cut between its values: half an identifier would look made up."""
+    rows = ",".join(f'{{"payment_id":"certificate_{75_040_000 + row}","amount":{row}}}' for row in range(40))
+    text = render([Entry.tool_call("c1", f"{'x' * padding}[{rows}]", "book")])
+    for budget_tokens in (90, 200, 300):
+        assert unsupported_values(extract(text, budget_tokens, COUNTER), text) == ()

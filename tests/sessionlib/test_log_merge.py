@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sessionlib.entries import Entry, render
-from sessionlib.layout import Carried, Layout, Record, make_record
+from sessionlib.layout import Carried, Layout, Method, Record, make_record
 from sessionlib.policies.contract import Rotated, SaturationReason
 from sessionlib.policies.log_merge import LogMerge, next_pair
 from sessionlib.window import Budgets
@@ -21,6 +21,7 @@ from tests.sessionlib.rotating import (
     Answer,
     Asked,
     Conversation,
+    Driven,
     appended,
     blank,
     budgets_of,
@@ -119,6 +120,33 @@ def test_a_merge_may_take_six_tenths_of_its_source() -> None:
     source_tokens = CHARACTERS.text(f"{small[0].text}\n{small[1].text}")
     assert ratios[0] == math.floor(0.6 * source_tokens)
     assert ratios[1] == BUDGETS.record_tokens // 5 - 27
+
+
+def test_a_fresh_record_is_taken_up_to_half_of_the_budget() -> None:
+    """Asked for within a third; an answer of up to a half is not asked for again, and a larger one is."""
+    layout = Layout(live=transcript(rounds(28)))
+    plan = planned(layout, BUDGETS)
+    _, asked = decided(layout, keeping(0.02))
+    assert asked.requests[0].budget_tokens == BUDGETS.record_tokens // 3 - 27
+    methods = []
+    for tokens in (BUDGETS.record_tokens // 2 - 27, BUDGETS.record_tokens // 2 - 26):
+        outcome = Driven(lambda _, tokens=tokens: words(tokens)).rotate(plan, POLICY)  # type: ignore[misc]
+        methods.append(outcome.methods)
+    assert methods == [(Method.NORMAL,), (Method.EXTRACTIVE,)]
+
+
+@pytest.mark.parametrize("share", [0.34, 0.42, 0.49])
+@pytest.mark.parametrize("kept", [0.5, 0.6])
+def test_large_fresh_records_rewrite_the_oldest_text_rarely(share: float, kept: float) -> None:
+    """Fresh records between a third and a half of the budget keep to the logarithm too, over 400 rotations."""
+    fresh = words(int(BUDGETS.record_tokens * share) - 27)
+    conversation = Conversation(POLICY, BUDGETS, lambda request: keeping(kept)(request) if request.tier > 1 else fresh)
+    number = 0
+    while len(conversation.outcomes) < 400:
+        conversation.say([message(500, f"m{number}")])
+        number += 1
+    rewrites = max(outcome.figures()["rewrite_count"] for outcome in conversation.outcomes)
+    assert rewrites <= 2 * math.log2(400) + 4
 
 
 def test_the_last_two_rounds_stay_where_they_fit() -> None:

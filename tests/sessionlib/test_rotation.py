@@ -42,7 +42,7 @@ from tests.sessionlib.rotating import (
 
 SMALL = Tiers(tier_tokens=(100, 60, 40, 30), convergence_ratio=1.0)
 BUDGETS = budgets_of(SMALL, 600)
-POLICY = LogMerge()
+POLICY = LogMerge(record_fraction=0.10)
 WIDE = budgets_of(POLICY, 8_000)
 WIDE_TIERS = budgets_of(Tiers(), 8_000)
 

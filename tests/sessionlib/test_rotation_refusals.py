@@ -34,7 +34,7 @@ from tests.sessionlib.rotating import (
     words,
 )
 
-POLICY = LogMerge()
+POLICY = LogMerge(record_fraction=0.10)
 WIDE = budgets_of(POLICY, 8_000)
 SECRET = "AKIA" + "QX7Z2MPLK4TRV9WB"
 BOTH = pytest.mark.parametrize("policy", [POLICY, Tiers()], ids=["log_merge", "tiers"])

@@ -140,10 +140,7 @@ class Chat:
 
     def _send(self, message: str) -> None:
         busy = "interrupt" if self._are_calls_open else "enqueue"
-        turn = self._session.submit(message, busy=busy, stream=True)
-        if not self._is_terminal:
-            self._call.say(f"turn {turn.turn_id}")
-        reply = self._followed(turn)
+        reply = self._followed(self._session.submit(message, busy=busy, stream=True))
         self._are_calls_open = bool(reply and reply.open_calls)
         if reply:
             tell_beside(self._call, reply)
@@ -159,6 +156,8 @@ class Chat:
         listener: Listener = typing or event_printer(self._call)
         following = Following(turn, listener)
         try:
+            if not self._is_terminal:
+                self._call.say(f"turn {turn.turn_id}")
             return following.answer()
         except KeyboardInterrupt:
             turn.cancel()

@@ -27,11 +27,14 @@ class Following:
         self._turn, self._listener = turn, listener
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._follow, name="events", daemon=True)
-        self._thread.start()
+        self._is_begun = False
 
     def answer(self, timeout_seconds: float | None = None) -> Reply:
         """The answer, when the listener was told of all events. Raises TurnFailed, AnswerTimeout, and what the listener
-        raised."""
+        raised. Interrupted by Ctrl-C, it can be called again: the thread goes on."""
+        if not self._is_begun:
+            self._is_begun = True
+            self._thread.start()
         self._thread.join(timeout_seconds)
         if timeout_seconds is not None and self._thread.is_alive():
             raise AnswerTimeout(self._turn.turn_id, timeout_seconds)
