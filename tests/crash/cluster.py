@@ -34,7 +34,7 @@ SETTINGS: Mapping[str, Any] = {
     "sweep_seconds": SWEEP_SECONDS,
     "grace_seconds": GRACE_SECONDS,
     "turns_concurrency": 16,
-    "rotations_concurrency": 4,
+    "rotations_concurrency": 2,
 }
 """Everything quicker than by default, so that a test need not wait."""
 START_SECONDS = 60.0

@@ -26,6 +26,8 @@ BACKGROUND_MARGIN_SECONDS = 6.0
 DISTURBED_FRACTION = 0.1
 """Kills after which the machine may stand still for so long that recovery takes more than its time."""
 ANSWER_SECONDS = 60.0
+RIPE_TOKENS = 3_000
+"""Live entries of a session whose rotation has something to consolidate: its tail is the last two rounds, 1,200."""
 
 
 class Load:
@@ -45,6 +47,17 @@ class Load:
         self.messages.append(f"message {number} " + f"fact {number} holds here. " * 80)
         for session in self.sessions:
             session.submit(self.messages[-1], turn_id=f"t{number}")
+
+    def ripen(self) -> None:
+        """Let turns pass until a session has more than a rotation leaves as it is, and none is being rotated."""
+        while not self._is_ripe():
+            self.submit()
+            self.await_all()
+
+    def _is_ripe(self) -> bool:
+        for session in self.sessions:
+            wait_for(lambda session=session: session.view().rotation_id is None, ANSWER_SECONDS, "its rotation")  # type: ignore[misc]
+        return max(session.view().live_tokens for session in self.sessions) >= RIPE_TOKENS
 
     def await_all(self) -> None:
         for session in self.sessions:
@@ -76,11 +89,15 @@ def test_workers_killed_under_load_lose_nothing(cluster: Cluster, kills: Kills, 
     for round in range(FRONT_KILLS):
         front, other = (cluster.fronts[(round + ahead) % len(cluster.fronts)] for ahead in (0, 1))
         cluster.wait_ready(front, other)
+        has_background_kill = round >= FRONT_KILLS - BACKGROUND_KILLS
+        if has_background_kill:
+            load.await_all()
+            load.ripen()
         cluster.provider.hold()
         load.submit()
         load.submit()
         cluster.wait_held_at_model(ids)
-        if round >= FRONT_KILLS - BACKGROUND_KILLS:
+        if has_background_kill:
             background_waited.append(kill_a_background_worker(cluster, kills, sessions))
         kill = kills.add(cluster.kill(front, ids))
         waited.append(await_recovery(cluster, kill))
