@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput
 from sessionlib.layout import (
     Carried,
@@ -18,6 +19,7 @@ from sessionlib.layout import (
     seed_label,
     seeded_record,
 )
+from sessionlib.transcript import Transcript
 from tests.sessionlib.rotating import CHARACTERS, message, transcript, words
 
 
@@ -74,3 +76,37 @@ def test_framing_and_text_together_are_never_less_than_the_seeded_record(
     record = make_record(CHARACTERS, text, span[0], sum(span), show_span=show_span, tier=tier)
     assert record.tokens == CHARACTERS.entry(seeded_record(record, show_span=show_span))
     assert record.tokens <= CHARACTERS.text(text) + framing_tokens(CHARACTERS, show_span=show_span)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value", "rule"),
+    [
+        ({"level": "low"}, "level", "'low'", "must be one of Level"),
+        ({"kind": "summary"}, "kind", "'summary'", "must be one of RecordKind"),
+        ({"tier": 0}, "tier", "0", "must be at least 1"),
+        ({"first_seq": 0}, "first_seq", "(0, 9)", "must be a span of entries, oldest first"),
+        ({"first_seq": 10}, "first_seq", "(10, 9)", "must be a span of entries, oldest first"),
+        ({"text": " \n"}, "text", "' \\n'", "must not be blank"),
+    ],
+)
+def test_a_record_that_cannot_be_is_refused(changes: dict[str, Any], field: str, value: str, rule: str) -> None:
+    """The error names the field, its value and the rule."""
+    with pytest.raises(InvalidInput) as refused:
+        Record(**({"first_seq": 1, "last_seq": 9, "text": "said", "tokens": 3} | changes))
+    assert str(refused.value) == f"{field} {rule}; got {value}"
+
+
+def test_a_record_may_stand_for_one_entry_of_any_tier() -> None:
+    """The narrowest span and the highest tier are as good as others."""
+    assert Record(first_seq=1, last_seq=1, text="said", tokens=3, tier=1).last_seq == 1
+    assert Record(first_seq=7, last_seq=7, text="said", tokens=3, tier=99).tier == 99
+
+
+def test_conversation_tokens_are_those_of_all_parts() -> None:
+    """Records, carried input, live entries; what is not there counts nothing."""
+    record = Record(first_seq=1, last_seq=9, text="said", tokens=30)
+    live = Transcript((Entry.user("hi"),), (4,), 10)
+    carried = Carried(9, Entry.user("asked"), 5)
+    assert Layout((record, record), carried, live).conversation_tokens == 69
+    assert Layout((record,), None, live).conversation_tokens == 34
+    assert Layout().conversation_tokens == 0
