@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sessionlib.fences import fenced
+from sessionlib.stores.contract import THREAD_HINT, Limits
 from sessionlib.tokens import Counter
 
-HINT_NAME = "thread_hint.md"
-HINT_BYTES = 4_096
+HINT_BYTES = Limits().hint_bytes
 """A longer hint is left out, not cut (spec/work-room B6); a store refuses it where it is written."""
 
 REMAINING = "{n_remaining}"
@@ -21,7 +21,7 @@ REMINDER = (
 
 FALLBACK = (
     "[Context management] This window is used up and will be closed after your next step. Write a handoff into the "
-    f"note {HINT_NAME} now: the task, what is done, what is open, the very next step, and where things are. The next "
+    f"note {THREAD_HINT} now: the task, what is done, what is open, the very next step, and where things are. The next "
     f"window begins with it, if it has no more than {HINT_BYTES:,} bytes."
 )
 
@@ -32,7 +32,7 @@ WINDOWS_GUIDANCE = (
 
 NOTES_GUIDANCE = (
     "What you wrote down reaches the fresh window: keep notes with the `notes` tools as you work (private; read, "
-    f"append, write), and keep the note {HINT_NAME} up to date with where you stand, for each fresh window begins with "
+    f"append, write), and keep the note {THREAD_HINT} up to date with where you stand, for each fresh window begins with "
     "it."
 )
 
@@ -44,7 +44,7 @@ DISCRETION = "Do not mention windows, notes or history to the user unless you ar
 
 SEED = (
     "You go on in a fresh window. Your current task is the user's newest message: the one right after this, or else "
-    f"the one above. Earlier ones are done with. Read your notes first: {HINT_NAME} says where you stood; if there is "
+    f"the one above. Earlier ones are done with. Read your notes first: {THREAD_HINT} says where you stood; if there is "
     "none, write one soon. Look into the history only for what is missing here. Do not read again what your notes "
     "cover. Go on directly, without greeting or summary."
 )
@@ -85,7 +85,7 @@ def opening_text(previous_window: int, seed: str, *, hint: str = "", trail: str 
     """How a fresh window opens. The parts that the model and the user wrote are fenced: they are data."""
     parts = [window_info(previous_window, previous_window + 1)]
     if hint:
-        parts.append(f"Your note {HINT_NAME}:\n{fenced('thread_hint', hint)}")
+        parts.append(f"Your note {THREAD_HINT}:\n{fenced('thread_hint', hint)}")
     if trail:
         parts.append(f"The user's last message before this window:\n{fenced('user', trail)}")
     return "\n".join((*parts, seed))

@@ -9,8 +9,8 @@ from sessionlib.archive import unpack
 from sessionlib.entries import Entry, EntryKind
 from sessionlib.layout import Carried
 from sessionlib.policies.contract import Opening
-from sessionlib.policies.work_room_texts import HINT_NAME, usable_hint
-from sessionlib.stores.contract import SessionStore, Snapshot
+from sessionlib.policies.work_room_texts import usable_hint
+from sessionlib.stores.contract import THREAD_HINT, SessionStore, Snapshot
 
 NO_SEQ = 2**53
 """Beyond the number of any entry: the largest that JSON and Lua keep exact."""
@@ -22,7 +22,7 @@ def opening_of(store: SessionStore, snapshot: Snapshot, boundary_seq: int) -> Op
     Windows are counted by epochs, so that their numbers go on where the archive ends. Raises StoreError.
     """
     session_id = snapshot.session_id
-    opening = Opening(previous_window=snapshot.epoch + 1, hint=usable_hint(store.note(session_id, HINT_NAME)))
+    opening = Opening(previous_window=snapshot.epoch + 1, hint=usable_hint(store.note(session_id, THREAD_HINT)))
     asked = _last_asked(store, snapshot)
     if asked is None or asked.seq > boundary_seq >= snapshot.layout.live.first_seq:
         return opening

@@ -22,12 +22,21 @@ from sessionlib.layout import RecordKind
 from sessionlib.policies.contract import Consolidating, Rotated, RotationPlan
 from sessionlib.policies.log_merge import LogMerge
 from sessionlib.policies.work_room import WorkRoom
-from sessionlib.policies.work_room_texts import HINT_NAME
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape
 from sessionlib.providers.scripted import ScriptedProvider
 from sessionlib.running import Engine, Ran, run_rotation, run_turn, unobserved
 from sessionlib.session import Session
-from sessionlib.stores.contract import Grant, Lane, Limits, Room, SessionStore, SubmitRequest, TurnInput, TurnState
+from sessionlib.stores.contract import (
+    THREAD_HINT,
+    Grant,
+    Lane,
+    Limits,
+    Room,
+    SessionStore,
+    SubmitRequest,
+    TurnInput,
+    TurnState,
+)
 from sessionlib.stores.sqlite import SqliteStore
 from tests.waiting import wait_for
 
@@ -287,7 +296,7 @@ def test_after_the_last_round_the_answer_is_out_first(bench: Bench) -> None:
 
 def test_a_fresh_window_begins_with_the_hint(bench: Bench) -> None:
     """Fenced, in the conversation, never among the instructions."""
-    bench.note(HINT_NAME, "The valve is next.")
+    bench.note(THREAD_HINT, "The valve is next.")
     bench.fill(BANDS.reset_tokens - 600)
     bench.work(4)
     bench.send("go on")

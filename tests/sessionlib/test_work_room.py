@@ -21,7 +21,6 @@ from sessionlib.policies.work_room import WorkRoom
 from sessionlib.policies.work_room_state import FUTILITY_LIMIT, Action, evaluate, opened
 from sessionlib.policies.work_room_texts import (
     FALLBACK,
-    HINT_NAME,
     REMINDER,
     SEED,
     guidance,
@@ -32,7 +31,7 @@ from sessionlib.policies.work_room_texts import (
     window_info,
 )
 from sessionlib.rotation import plan_for
-from sessionlib.stores.contract import Nudge, Room
+from sessionlib.stores.contract import THREAD_HINT, Nudge, Room
 from sessionlib.window import Room as Window
 from tests.sessionlib.rotating import CHARACTERS, Driven, budgets_of, keeping, message, planned, transcript
 from tests.sessionlib.spec_estimate import SpecCounter, estimate
@@ -125,7 +124,7 @@ def test_b4_a_reminder_says_what_is_left() -> None:
     _, room = play([85])
     assert "15 tokens" in SMALL.nudge_text(room)
     _, room = play([100])
-    assert HINT_NAME in SMALL.nudge_text(room)
+    assert THREAD_HINT in SMALL.nudge_text(room)
 
 
 def test_b4_bands_of_nothing_never_reset_a_fresh_window() -> None:
@@ -305,8 +304,8 @@ def test_b3_the_texts_say_what_they_must() -> None:
     """A figure, the note, the tools; whose template has no figure gets none."""
     assert "1,234" in reminder(REMINDER, 1_234)
     assert reminder("Save now.", 1_234) == "Save now."
-    assert HINT_NAME in FALLBACK
-    assert HINT_NAME in SEED
+    assert THREAD_HINT in FALLBACK
+    assert THREAD_HINT in SEED
     assert "notes" in guidance(has_notes=True, has_history=True)
     assert "history` tools" not in guidance(has_notes=True, has_history=False)
 
