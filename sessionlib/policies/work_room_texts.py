@@ -32,8 +32,8 @@ WINDOWS_GUIDANCE = (
 
 NOTES_GUIDANCE = (
     "What you wrote down reaches the fresh window: keep notes with the `notes` tools as you work (private; read, "
-    f"append, write), and keep the note {THREAD_HINT} up to date with where you stand, for each fresh window begins with "
-    "it."
+    f"append, write), and keep the note {THREAD_HINT} up to date with where you stand, for each fresh window begins "
+    "with it."
 )
 
 HISTORY_GUIDANCE = (
@@ -44,8 +44,8 @@ DISCRETION = "Do not mention windows, notes or history to the user unless you ar
 
 SEED = (
     "You go on in a fresh window. Your current task is the user's newest message: the one right after this, or else "
-    f"the one above. Earlier ones are done with. Read your notes first: {THREAD_HINT} says where you stood; if there is "
-    "none, write one soon. Look into the history only for what is missing here. Do not read again what your notes "
+    f"the one above. Earlier ones are done with. Read your notes first: {THREAD_HINT} says where you stood; if there "
+    "is none, write one soon. Look into the history only for what is missing here. Do not read again what your notes "
     "cover. Go on directly, without greeting or summary."
 )
 

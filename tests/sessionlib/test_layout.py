@@ -91,8 +91,9 @@ def test_framing_and_text_together_are_never_less_than_the_seeded_record(
 )
 def test_a_record_that_cannot_be_is_refused(changes: dict[str, Any], field: str, value: str, rule: str) -> None:
     """The error names the field, its value and the rule."""
+    fields: dict[str, Any] = {"first_seq": 1, "last_seq": 9, "text": "said", "tokens": 3}
     with pytest.raises(InvalidInput) as refused:
-        Record(**({"first_seq": 1, "last_seq": 9, "text": "said", "tokens": 3} | changes))
+        Record(**(fields | changes))
     assert str(refused.value) == f"{field} {rule}; got {value}"
 
 
