@@ -390,6 +390,14 @@ def test_a_carried_input_stands_beside_the_opening() -> None:
     assert parts(layout) == ["info", "seed"]
 
 
+@pytest.mark.parametrize(("carried_tokens", "is_told"), [(5, True), (95, False)])
+def test_a_hint_gives_way_to_a_large_carried_input(carried_tokens: int, is_told: bool) -> None:
+    """What the agent was asked comes first; a hint that would bring the window to its limit beside it is left out."""
+    carried = Carried(3, Entry.user("Fix it."), carried_tokens)
+    layout = reset(opening(carried=carried, hint="at the valve"))
+    assert parts(layout) == (["info", "hint", "seed"] if is_told else ["info", "seed"])
+
+
 def test_a_fresh_window_stands_for_all_before_it() -> None:
     """One record of its own kind, from the first entry on, and no live entry; the next one takes its place."""
     first = reset(opening())
