@@ -522,7 +522,7 @@ class Event:
 
     id: str
     kind: str
-    """queued, started, delta, restarted, tool, round, answered, failed, cancelled, rotated (watch only)."""
+    """queued, started, delta, restarted, nudged, tool, round, answered, failed, cancelled, rotated (watch only)."""
     data: dict[str, Any]
     at: float
 
