@@ -23,10 +23,10 @@ BROKEN_ARGUMENTS = '{"a": 1, "b":'
 PAGE = "The build of module alpha failed with error 1234 in src/alpha.py, line 88. " * 30
 
 Adapter = ChatCompletions | Anthropic | Responses
-ADAPTERS: Mapping[str, Callable[[FakeProviderServer], Adapter]] = {
-    "chat_completions": lambda server: ChatCompletions(server.base_url),
-    "anthropic": lambda server: Anthropic(server.url),
-    "responses": lambda server: Responses(server.base_url),
+ADAPTERS: Mapping[str, Callable[..., Adapter]] = {
+    "chat_completions": lambda server, **options: ChatCompletions(server.base_url, **options),
+    "anthropic": lambda server, **options: Anthropic(server.url, **options),
+    "responses": lambda server, **options: Responses(server.base_url, **options),
 }
 
 

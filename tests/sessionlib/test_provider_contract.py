@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from sessionlib.providers.contract import CallRequest, Shape
 from sessionlib.recordings import read_recording
 from sessionlib.testing.server import FakeProviderServer
 from tests.sessionlib.asking import SINGLE, request_of
-from tests.sessionlib.official import fault_in
 from tests.sessionlib.talks import (
     ADAPTERS,
     ANSWERS,
@@ -29,13 +27,6 @@ from tests.sessionlib.talks import (
 
 EACH = pytest.mark.parametrize("name", ADAPTERS)
 BOTH = pytest.mark.parametrize("is_streamed", [False, True], ids=["plain", "streamed"])
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[FakeProviderServer]:
-    """A server that also holds every request against the types of the official clients."""
-    with FakeProviderServer(check=fault_in) as server:
-        yield server
 
 
 @pytest.fixture

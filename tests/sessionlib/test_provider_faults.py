@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from sessionlib.providers.contract import ModelRequest
 from sessionlib.session import Session
 from sessionlib.testing.server import FakeProviderServer
 from tests.sessionlib.asking import request_of
-from tests.sessionlib.official import fault_in
 from tests.sessionlib.talks import ADAPTERS, PAGE, agent, call, history, provider_of
 from tests.waiting import wait_for
 
@@ -30,12 +28,6 @@ FAULTS: dict[str, dict[str, Any]] = {
     "error in the stream": {"failure": "error_event"},
 }
 """What the server is told to do once, in the middle of a turn."""
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[FakeProviderServer]:
-    with FakeProviderServer(check=fault_in) as server:
-        yield server
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from sessionlib.entries import Entry, EntryKind
@@ -13,17 +11,10 @@ from sessionlib.session import Session
 from sessionlib.testing.server import FakeProviderServer
 from sessionlib.workloads import ConsolidationWorkload
 from tests.sessionlib.asking import SINGLE, request_of
-from tests.sessionlib.official import fault_in
 from tests.sessionlib.talks import ANSWERS, PAGE, SESSION, agent, call, history, play, provider_of, record_talk
 from tests.waiting import wait_for
 
 BOTH = pytest.mark.parametrize("is_streamed", [False, True], ids=["plain", "streamed"])
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[FakeProviderServer]:
-    with FakeProviderServer(check=fault_in) as server:
-        yield server
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -24,29 +24,20 @@ from sessionlib.errors import AnswerUnreadable, TurnFailed
 from sessionlib.events import Reply
 from sessionlib.media import Media
 from sessionlib.policies.log_merge import LogMerge
-from sessionlib.providers.anthropic import Anthropic
-from sessionlib.providers.chat_completions import ChatCompletions
-from sessionlib.providers.responses import Responses
 from sessionlib.session import Session
 from sessionlib.stores.contract import Answer
 from sessionlib.structured import answer_format
 from sessionlib.testing.server import FakeProviderServer
 from sessionlib.tools.declaration import ToolResult
 from sessionlib.workloads import ConsolidationWorkload
-from tests.sessionlib.official import fault_in
 from tests.sessionlib.pictures import png
+from tests.sessionlib.talks import ADAPTERS
 
 SESSION = "team/items"
 PHOTO = media_from_bytes(png(2_048, 1_536, padding_bytes=2_000), "photo.png")
 LINKED = media_from_url("https://example.org/plan.pdf")
 NOTES = "They asked for the plan. Nobody has seen it. " * 8
 
-Adapter = ChatCompletions | Anthropic | Responses
-ADAPTERS: Mapping[str, Callable[..., Adapter]] = {
-    "chat_completions": lambda server, **options: ChatCompletions(server.base_url, **options),
-    "anthropic": lambda server, **options: Anthropic(server.url, **options),
-    "responses": lambda server, **options: Responses(server.base_url, **options),
-}
 THINKING: Mapping[str, dict[str, Any]] = {
     "chat_completions": {},
     "anthropic": {"thinking": {"type": "enabled", "budget_tokens": 1_024}},
@@ -54,13 +45,6 @@ THINKING: Mapping[str, dict[str, Any]] = {
 }
 EACH = pytest.mark.parametrize("name", ADAPTERS)
 THINKERS = pytest.mark.parametrize("name", ["anthropic", "responses"])
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[FakeProviderServer]:
-    """A server that also holds every request against the types of the official clients."""
-    with FakeProviderServer(check=fault_in) as server:
-        yield server
 
 
 @pytest.fixture

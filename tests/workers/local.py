@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sessionlib.agent import Agent
+from sessionlib.archive import unpack
 from sessionlib.catalog import Catalog
+from sessionlib.entries import Entry
 from sessionlib.leases import Leases
 from sessionlib.providers.contract import Provider
 from sessionlib.running import unobserved
@@ -107,3 +109,9 @@ class LocalWorkers:
     def close(self) -> None:
         """Wait for what runs."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def history(connection: Connection) -> list[Entry]:
+    """All that was ever recorded of the session `s`: archived, then live."""
+    archived = [entry for chunk in connection.store.chunks("s") for entry in unpack(chunk.data)]
+    return [*archived, *connection.store.snapshot("s").layout.live.entries]

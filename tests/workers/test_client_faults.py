@@ -15,7 +15,7 @@ from sessionlib.providers.contract import CallRequest
 from sessionlib.providers.scripted import ScriptedProvider
 from sessionlib.stores.contract import AgentRef, DueItem, Event, Grant, Lane, OpenRequest
 from tests.waiting import wait_for
-from tests.workers.local import LocalWorkers, connected, local_workers
+from tests.workers.local import LocalWorkers, local_workers
 from workers.aio import _News
 from workers.client import AsyncSessions, ClientSession, Connection, Sessions
 from workers.dispatch import NoDispatch
@@ -31,12 +31,6 @@ LONG_SECONDS = 30.0
 def workers(valkey_url: str, namespace: str) -> Iterator[LocalWorkers]:
     with local_workers(valkey_url, namespace, AGENT, ScriptedProvider()) as workers:
         yield workers
-
-
-@pytest.fixture
-def connection(workers: LocalWorkers) -> Iterator[Connection]:
-    with connected(workers) as connection:
-        yield connection
 
 
 @pytest.fixture

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from sessionlib.agent import Agent
-from sessionlib.archive import unpack
-from sessionlib.entries import Entry, EntryKind
+from sessionlib.entries import EntryKind
 from sessionlib.policies.work_room import WorkRoom
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest
 from sessionlib.providers.scripted import ScriptedProvider
 from sessionlib.running import run_rotation, unobserved
 from tests.waiting import wait_for
-from tests.workers.local import LocalWorkers, connected, connection_to, local_workers
+from tests.workers.local import LocalWorkers, connection_to, history, local_workers
 from workers.client import AsyncSessions, ClientSession, Connection, Sessions
 from workers.dispatch import RUN_ROTATION
 from workers.metrics import totals
@@ -49,19 +48,8 @@ def workers(valkey_url: str, namespace: str) -> Iterator[LocalWorkers]:
 
 
 @pytest.fixture
-def connection(workers: LocalWorkers) -> Iterator[Connection]:
-    with connected(workers) as connection:
-        yield connection
-
-
-@pytest.fixture
 def session(connection: Connection) -> ClientSession:
     return Sessions(connection).open("s", "a")
-
-
-def history(connection: Connection) -> list[Entry]:
-    archived = [entry for chunk in connection.store.chunks("s") for entry in unpack(chunk.data)]
-    return [*archived, *connection.store.snapshot("s").layout.live.entries]
 
 
 def test_the_turn_s_own_worker_resets_between_rounds(

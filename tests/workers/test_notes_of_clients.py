@@ -12,7 +12,7 @@ from sessionlib.entries import Entry, EntryKind
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest
 from sessionlib.providers.scripted import ScriptedProvider
 from sessionlib.providers.wire_names import to_wire
-from tests.workers.local import LocalWorkers, connected, connection_to, local_workers
+from tests.workers.local import LocalWorkers, connection_to, local_workers
 from workers.client import AsyncSessions, ClientSession, Connection, Sessions
 
 AGENT = Agent(name="keeper", window_tokens=16_000, counter="characters", notes_tool=True)
@@ -29,12 +29,6 @@ def writing(request: ModelRequest) -> ModelReply | str:
 def workers(valkey_url: str, namespace: str) -> Iterator[LocalWorkers]:
     with local_workers(valkey_url, namespace, AGENT, ScriptedProvider(writing)) as workers:
         yield workers
-
-
-@pytest.fixture
-def connection(workers: LocalWorkers) -> Iterator[Connection]:
-    with connected(workers) as connection:
-        yield connection
 
 
 @pytest.fixture

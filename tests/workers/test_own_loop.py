@@ -8,14 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from sessionlib.agent import Agent
-from sessionlib.archive import unpack
 from sessionlib.entries import Entry
 from sessionlib.errors import AnswerTimeout, InvalidInput, LeaseLost, TurnFailed
 from sessionlib.providers.contract import CallRequest
 from sessionlib.providers.scripted import ScriptedProvider
 from sessionlib.stores.contract import TurnState
 from tests.waiting import wait_for
-from tests.workers.local import LocalWorkers, connected, local_workers
+from tests.workers.local import LocalWorkers, history, local_workers
 from workers.client import ClientSession, Connection, Sessions
 from workers.dispatch import RUN_TURN
 from workers.reaper import sweep
@@ -43,20 +42,8 @@ def workers(valkey_url: str, namespace: str) -> Iterator[LocalWorkers]:
 
 
 @pytest.fixture
-def connection(workers: LocalWorkers) -> Iterator[Connection]:
-    with connected(workers) as connection:
-        yield connection
-
-
-@pytest.fixture
 def session(connection: Connection) -> ClientSession:
     return Sessions(connection).open("s", "own")
-
-
-def history(connection: Connection) -> list[Entry]:
-    store = connection.store
-    archived = [entry for chunk in store.chunks("s") for entry in unpack(chunk.data)]
-    return [*archived, *store.snapshot("s").layout.live.entries]
 
 
 def test_turn_of_two_rounds_is_recorded_like_any_other(session: ClientSession, connection: Connection) -> None:
