@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sessionlib.entries import Entry
 from sessionlib.errors import HandleForgotten, ProviderError, ProviderRejected, ProviderUnavailable, WindowOverflow
-from sessionlib.providers.anthropic import Anthropic
+from sessionlib.providers.anthropic import REFUSED, Anthropic
 from sessionlib.providers.api import ApiProvider
 from sessionlib.providers.chat_completions import ChatCompletions
 from sessionlib.providers.contract import CallRequest, ModelReply
@@ -340,7 +340,8 @@ answers = st.builds(
 @EACH
 @given(answer=answers, size=st.integers(1, 40))
 def test_a_stream_says_what_the_plain_answer_says(name: str, answer: Answer, size: int) -> None:
-    """Whatever the answer: the same reply, and the pieces are its text."""
+    """Whatever the answer: the same reply, and the pieces are its text, unless a refusal said nothing that can be seen:
+    then the reply says so in words of our own, which a stream shows anew (`CallStream.finish`)."""
     given_whole = whole(name, answer)
     events = b"".join(event.data for event in APIS[name][1].events(asked(name), given_whole))
     reply, pieces = heard(streaming(name, events, size))
@@ -349,4 +350,13 @@ def test_a_stream_says_what_the_plain_answer_says(name: str, answer: Answer, siz
         assert reply.usage is None  # it was not asked for
         expected = replace(expected, usage=None)
     assert reply == expected
-    assert "".join(pieces) == reply.text
+    said = "".join(pieces)
+    assert said == reply.text or (reply.text == REFUSED and not said.strip())
+
+
+def test_a_refusal_that_says_nothing_visible_is_told_in_words() -> None:
+    """What was shown of it is blank."""
+    answer = whole("anthropic", Answer("", refusal=" "))
+    events = b"".join(event.data for event in APIS["anthropic"][1].events(asked("anthropic"), answer))
+    reply, pieces = heard(streaming("anthropic", events))
+    assert (pieces, reply.text) == ([" "], REFUSED)
