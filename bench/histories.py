@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from bench.agents import answer, message
 from sessionlib.agent import Agent
-from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
 from sessionlib.inputs import open_request, turn_input
 from sessionlib.running import Engine, new_token, run_rotation
@@ -34,7 +33,7 @@ def build(engine: Engine, agent: Agent, entry_count: int) -> str:
     """Open a session of *agent* with *entry_count* entries, just rotated; its id."""
     session_id = f"s-{uuid.uuid4().hex}"
     engine.store.open(open_request(session_id, agent, (), False))
-    counter, entries = counter_named(agent.counter), tuple(conversation(session_id, entry_count))
+    counter, entries = agent.own_counter, tuple(conversation(session_id, entry_count))
     for start in range(0, entry_count, TURN_ENTRIES):
         committed = _record(engine, agent, counter, session_id, entries[start : start + TURN_ENTRIES])
         if committed.rotation_id:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypedDict
 
 from pydantic import Field, JsonValue, field_serializer, field_validator, model_validator
 
+from sessionlib.counters import counter_named
 from sessionlib.entries import require_encodable
 from sessionlib.errors import CannotConverge
 from sessionlib.ids import require_id
@@ -169,6 +170,11 @@ class Agent(Frozen):
     def own_model(self) -> OwnModel:
         """What its workloads take where they leave something open."""
         return OwnModel(provider=self.provider, model=self.model, window_tokens=self.window_tokens)
+
+    @property
+    def own_counter(self) -> Counter:
+        """Counts as its `counter` says, and images as its model does."""
+        return counter_named(self.counter, self.model)
 
     @property
     def window(self) -> WindowFact:

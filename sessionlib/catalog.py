@@ -15,7 +15,6 @@ from typing import Any
 
 from sessionlib.agent import Agent
 from sessionlib.agents_file import read_module, read_python, read_toml, within
-from sessionlib.counters import counter_named
 from sessionlib.errors import InvalidInput, StoreCorrupt
 from sessionlib.policies.work_room import Clamp
 from sessionlib.providers.contract import Provider, ToolDeclaration
@@ -76,7 +75,7 @@ class Catalog:
 
     def clamps(self) -> Mapping[str, Clamp]:
         """By agent, what became of a work room that was asked for too small: to be told at start-up."""
-        found = ((name, agent.clamp(counter_named(agent.counter))) for name, agent in self.agents.items())
+        found = ((name, agent.clamp(agent.own_counter)) for name, agent in self.agents.items())
         return {name: clamp for name, clamp in found if clamp is not None}
 
     def provider(self, name: str) -> Provider:
@@ -120,7 +119,7 @@ class Catalog:
 
     def summarizer_for(self, agent: Agent) -> Summarizer:
         """Who makes the records of *agent*."""
-        return self.summarizer(self.workload(agent, WorkloadKind.CONSOLIDATION), counter_named(agent.counter))
+        return self.summarizer(self.workload(agent, WorkloadKind.CONSOLIDATION), agent.own_counter)
 
     def summarizer(self, workload: Workload, counter: Counter) -> Summarizer:
         """Who makes records under a workload. Raises InvalidInput if its provider is gone."""

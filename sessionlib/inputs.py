@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 from sessionlib.agent import Agent
 from sessionlib.codec import encode
-from sessionlib.counters import counter_named
 from sessionlib.entries import Entry, EntryKind, require_encodable
 from sessionlib.errors import InvalidInput
 from sessionlib.handoffs import HandoffTask
@@ -69,7 +68,7 @@ def open_request(
     for entry in history:
         if not isinstance(entry, Entry) or entry.kind is EntryKind.RECORD:
             raise InvalidInput("history", entry, "must hold entries only, and no records")
-    counter = counter_named(agent.counter)
+    counter = agent.own_counter
     budgets = agent.budgets(counter)
     return OpenRequest(
         session_id=session_id,
@@ -111,7 +110,7 @@ def turn_input(
             raise InvalidInput("media", len(media), "must stand beside a message")
         return results_input(results)
     made = message_input(message, media)
-    require_fits(Entry.user(made.message, made.media), agent, counter_named(agent.counter))
+    require_fits(Entry.user(made.message, made.media), agent, agent.own_counter)
     return made
 
 

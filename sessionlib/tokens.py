@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from sessionlib.arguments import arguments_text
 from sessionlib.entries import Entry, EntryKind
 from sessionlib.errors import InvalidInput
+from sessionlib.image_tokens import UNKNOWN_RULE, ImageRule
 from sessionlib.media import Media
 from sessionlib.media_tokens import media_tokens
 
@@ -50,7 +51,7 @@ class Counter(Protocol):
         ...
 
     def media(self, media: Sequence[Media]) -> int:
-        """Tokens of images and files: no counter knows the provider, so each counts the larger rule."""
+        """Tokens of images and files, as the counter's model sees them."""
         ...
 
     def fixed(self, instructions: str, tools: Sequence[Declared], parameters: Mapping[str, Any]) -> int:
@@ -93,6 +94,9 @@ class CharactersCounter:
     characters_per_token = 4
     entry_overhead_tokens = 4
 
+    def __init__(self, images: ImageRule = UNKNOWN_RULE) -> None:
+        self._images = images
+
     def text(self, text: str) -> int:
         units = len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
         return math.ceil(units / self.characters_per_token)
@@ -101,7 +105,7 @@ class CharactersCounter:
         return self.text(entry.text) + self.entry_overhead_tokens + self.media(entry.media)
 
     def media(self, media: Sequence[Media]) -> int:
-        return media_tokens(media, self.text)
+        return media_tokens(media, self._images, self.text)
 
     def fixed(self, instructions: str, tools: Sequence[Declared], parameters: Mapping[str, Any]) -> int:
         """Parameters are not counted: the spec knows none."""
@@ -119,6 +123,9 @@ class SerializedCounter:
     name: str
     error_ratio: float
 
+    def __init__(self, images: ImageRule = UNKNOWN_RULE) -> None:
+        self._images = images
+
     def text(self, text: str) -> int:
         raise NotImplementedError
 
@@ -126,7 +133,7 @@ class SerializedCounter:
         return self.text(message_json(entry)) + (self.media(entry.media) if entry.media else 0)
 
     def media(self, media: Sequence[Media]) -> int:
-        return media_tokens(media, self.text)
+        return media_tokens(media, self._images, self.text)
 
     def fixed(self, instructions: str, tools: Sequence[Declared], parameters: Mapping[str, Any]) -> int:
         declarations = [

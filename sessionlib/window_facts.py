@@ -8,6 +8,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from sessionlib.model_names import known_of
+
 UNKNOWN_WINDOW_TOKENS = 128_000
 """The window of a model that nobody says anything of (spec/summaries C5)."""
 
@@ -56,12 +58,11 @@ class WindowFact:
 
 
 def known_window(model: str) -> WindowFact:
-    """What is known of a model's window from its name alone; a vendor's prefix (`openai/…`) does not count."""
-    name = model.lower().rpartition("/")[2]
-    beginnings = [beginning for beginning in KNOWN_WINDOWS if name.startswith(beginning)]
-    if not beginnings:
+    """What is known of a model's window from its name alone."""
+    tokens = known_of(KNOWN_WINDOWS, model)
+    if tokens is None:
         return WindowFact(UNKNOWN_WINDOW_TOKENS, WindowSource.DEFAULT)
-    return WindowFact(KNOWN_WINDOWS[max(beginnings, key=len)], WindowSource.TABLE)
+    return WindowFact(tokens, WindowSource.TABLE)
 
 
 def reported_window(answer: Any) -> int | None:

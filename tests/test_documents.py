@@ -6,18 +6,14 @@ import importlib.util
 import re
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from sessionlib.agent import LEAST_ROOM_FRACTION
+from sessionlib.image_tokens import PIXELS_PER_TOKEN, Area, Patches, Tiles, image_rule
 from sessionlib.media import MEDIA_LIMIT_BYTES
-from sessionlib.media_tokens import (
-    ANTHROPIC_LARGEST_IMAGE_TOKENS,
-    OPENAI_BASE_TOKENS,
-    OPENAI_LARGEST_IMAGE_TOKENS,
-    OPENAI_TILE_TOKENS,
-    PAGE_TOKENS,
-)
+from sessionlib.media_tokens import PAGE_TEXT_TOKENS
 from sessionlib.policies.figures import RESULT_CAP_DIVISOR
 from sessionlib.policies.log_merge import FRESH_DIVISOR, MERGED_DIVISOR, LogMerge
 from sessionlib.policies.slots import Slots
@@ -42,11 +38,24 @@ IDEMPOTENCY_DAYS = SETTINGS.idempotency_seconds / DAY_SECONDS
 LEASE_AND_SWEEP = f"{SETTINGS.lease_seconds:g} s + {SETTINGS.sweep_seconds:g} s"
 
 
+Rule = TypeVar("Rule")
+
+
 @cache
 def page(name: str) -> str:
     """A page with its line ends as blanks: a sentence may run over several lines."""
     return " ".join((ROOT / name).read_text().split())
 
+
+def rule_of(model: str, kind: type[Rule]) -> Rule:
+    rule = image_rule(model)
+    assert isinstance(rule, kind)
+    return rule
+
+
+TILES, DEAR_TILES = rule_of("gpt-4o", Tiles), rule_of("gpt-4o-mini", Tiles)
+PATCHES, MORE_PATCHES = rule_of("gpt-5-mini", Patches), rule_of("gpt-5.2", Patches)
+CLAUDE, SHARP_CLAUDE = rule_of("claude-opus-4-6", Area), rule_of("claude-opus-4-7", Area)
 
 FIGURES = [
     ("README.md", f"remembered for {IDEMPOTENCY_DAYS:g} days after its turn ended"),
@@ -87,10 +96,14 @@ FIGURES = [
     ("docs/operators.md", f"until the outage has lasted {OUTAGE_SECONDS:g} s"),
     ("docs/operators.md", f"`http://127.0.0.1:{PORT}/metrics`"),
     ("docs/providers.md", f"may carry {MEDIA_LIMIT_BYTES:,} bytes in all"),
-    ("docs/providers.md", f"{OPENAI_BASE_TOKENS} tokens, and {OPENAI_TILE_TOKENS} for each tile"),
-    ("docs/providers.md", f"At most {OPENAI_LARGEST_IMAGE_TOKENS:,}."),
-    ("docs/providers.md", f"at most about {ANTHROPIC_LARGEST_IMAGE_TOKENS:,}."),
-    ("docs/providers.md", f"an image of it, {PAGE_TOKENS:,} tokens"),
+    ("docs/providers.md", f"{TILES.base_tokens} tokens, and {TILES.tile_tokens} for each tile"),
+    ("docs/providers.md", f"`gpt-4o-mini` {DEAR_TILES.base_tokens:,} and {DEAR_TILES.tile_tokens:,}"),
+    ("docs/providers.md", f"at most {PATCHES.limit:,} patches of 32 pixels ({MORE_PATCHES.limit:,} of the larger"),
+    (
+        "docs/providers.md",
+        f"height ÷ {PIXELS_PER_TOKEN}, at most {CLAUDE.most_tokens:,}; {SHARP_CLAUDE.most_tokens:,} from",
+    ),
+    ("docs/providers.md", f"its text, {PAGE_TEXT_TOKENS:,} tokens, and an image"),
     ("docs/store.md", f"now + {LIMITS.sweep_first_seconds:g} s, then 4, 8, … {LIMITS.sweep_last_seconds:g} s"),
 ]
 

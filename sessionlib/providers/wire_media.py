@@ -12,6 +12,10 @@ UNNAMED = "file"
 """The APIs of OpenAI want a name for every file."""
 
 
+DETAIL = "high"
+"""How OpenAI's models look at images. Left to them, some take an image of any size as it is: tokens without bound."""
+
+
 def data_url(media: Media) -> str:
     """Its URL: the one it has, or one that carries its bytes (RFC 2397)."""
     return media.url or f"data:{media.media_type};base64,{media.data}"
@@ -24,7 +28,7 @@ def chat_parts(media: Iterable[Media]) -> list[dict[str, Any]]:
 
 def _chat_part(media: Media) -> dict[str, Any]:
     if media.kind is MediaKind.IMAGE:
-        return {"type": "image_url", "image_url": {"url": data_url(media)}}
+        return {"type": "image_url", "image_url": {"url": data_url(media), "detail": DETAIL}}
     if media.data and media.media_type == PDF:
         return {"type": "file", "file": {"filename": media.name or UNNAMED, "file_data": data_url(media)}}
     return {"type": "text", "text": _in_words(media)}
@@ -37,7 +41,7 @@ def responses_parts(media: Iterable[Media]) -> list[dict[str, Any]]:
 
 def _responses_part(media: Media) -> dict[str, Any]:
     if media.kind is MediaKind.IMAGE:
-        return {"type": "input_image", "detail": "auto", "image_url": data_url(media)}
+        return {"type": "input_image", "detail": DETAIL, "image_url": data_url(media)}
     if is_text(media):
         return {"type": "input_text", "text": _in_words(media)}
     if media.url:

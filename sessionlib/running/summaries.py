@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from sessionlib.codec import decode, encode
-from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
 from sessionlib.errors import Cancelled, ProviderUnavailable
 from sessionlib.handoffs import Handoff, HandoffTask
@@ -69,7 +68,7 @@ class _JobRun(ABC):
         self._time = TimeLeft(grant, held)
         self._observe = observer_of(engine, grant)
         self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
-        self._counter = counter_named(self._agent.counter)
+        self._counter = self._agent.own_counter
         self._steps = StepLog(engine, grant)
 
     def run(self) -> Ran:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from sessionlib.counters import counter_named
 from sessionlib.errors import LeaseLost, ProviderRejected, StoreUnavailable
 from sessionlib.projection import Projection
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Provider, Shape
@@ -62,7 +61,7 @@ class TurnRun:
         self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
         self._is_own = is_own
         self._shape = Shape.STATELESS if is_own else engine.catalog.provider(self._agent.provider).shape
-        self._counter = counter_named(self._agent.counter)
+        self._counter = self._agent.own_counter
         self._result_cap_tokens = self._agent.budgets(self._counter).result_cap_tokens
         self._snapshot = recounted(grant.snapshot, self._agent, self._counter)
         self._private = self._private_tools()

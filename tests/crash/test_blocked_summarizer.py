@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from sessionlib.counters import counter_named
 from sessionlib.testing.fake_provider import Kind
 from tests.crash.checks import Kills, echoed, require_answered_once, require_history
 from tests.crash.cluster import Cluster
@@ -40,7 +39,7 @@ def test_blocked_summarizer_holds_up_no_answer(cluster: Cluster, kills: Kills, f
         send()
     took_seconds = time.monotonic() - begun
 
-    budgets = session.agent.budgets(counter_named(session.agent.counter))
+    budgets = session.agent.budgets(session.agent.own_counter)
     assert session.view().conversation_tokens > 2 * budgets.limit_tokens
     assert session.view().epoch == 0
     assert cluster.provider.report()["sessions"][SESSION]["refused"] == 0

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
 from sessionlib.errors import StoreUnavailable
 from sessionlib.projection import Projection
@@ -171,7 +170,7 @@ class Rotating:
 def searched(cluster: Cluster, session_id: str, query: str) -> str:
     """What the agent's own search of its history finds."""
     store, agent = cluster.store, cluster.sessions.get(session_id).agent
-    counter = counter_named(agent.counter)
+    counter = agent.own_counter
     projection = Projection(counter, agent.budgets(counter).result_cap_tokens)
     tools = history_tools(SessionHistory(store, projection, lambda: store.snapshot(session_id)), projection)
     call = CallRequest(call_id="c", name="history.search", arguments=json.dumps({"query": query}))

@@ -5,16 +5,15 @@ from __future__ import annotations
 import base64
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sessionlib.attachments import media_from_bytes, media_from_url, page_count
 from sessionlib.codec import decode, encode
 from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput
+from sessionlib.image_tokens import UNKNOWN_RULE, image_rule
 from sessionlib.media import MEDIA_LIMIT_BYTES, Media, MediaKind, require_media
-from sessionlib.media_tokens import FRAME_TOKENS, PAGE_TOKENS, anthropic_image_tokens, media_tokens, openai_image_tokens
+from sessionlib.media_tokens import FRAME_TOKENS, media_tokens, page_tokens
 from sessionlib.summaries.evidence import project
 from sessionlib.summaries.media import name_media
 from tests.sessionlib.pictures import pdf, png
@@ -148,51 +147,34 @@ def test_media_come_back_from_the_store() -> None:
 # --- what they cost
 
 
-@pytest.mark.parametrize(
-    ("width", "height", "openai", "anthropic"),
-    [
-        (512, 512, 255, 350),
-        (1_024, 1_024, 765, 1_399),
-        (2_048, 4_096, 1_105, 1_600),
-        (2_049, 513, 1_445, 1_402),
-        (2_050, 513, 765, 1_403),
-        (200, 200, 255, 54),
-        (1_092, 1_092, 765, 1_590),
-        (1, 1, 255, 1),
-        (0, 0, 1_445, 1_600),
-        (0, 7, 1_445, 1_600),
-    ],
-)
-def test_images_cost_what_the_vendors_say(width: int, height: int, openai: int, anthropic: int) -> None:
-    """The examples of both guides, and edges that were measured; a size that is not known costs the most."""
-    assert openai_image_tokens(width, height) == openai
-    assert anthropic_image_tokens(width, height) == anthropic
-
-
-@given(width=st.integers(1, 20_000), height=st.integers(1, 20_000))
-def test_no_image_costs_more_than_the_largest(width: int, height: int) -> None:
-    """So one whose size is not known can be counted."""
-    assert 255 <= openai_image_tokens(width, height) <= 1_445
-    assert 1 <= anthropic_image_tokens(width, height) <= 1_600
-
-
 @pytest.mark.parametrize("name", ["characters", "o200k_base", "estimate"])
-def test_an_entry_costs_its_text_and_its_media(name: str) -> None:
-    """By the larger rule, since no counter knows the provider."""
-    counter = counter_named(name)
-    image, file = media_from_bytes(png(1_024, 1_024)), media_from_bytes(pdf(2), "a.pdf")
+@pytest.mark.parametrize(("model", "image", "page"), [("gpt-4o", 765, 4_105), ("claude-3-opus", 1_432, 4_600)])
+def test_an_entry_costs_its_text_and_its_media(name: str, model: str, image: int, page: int) -> None:
+    """As the model of its agent counts them."""
+    counter = counter_named(name, model)
+    photo, file = media_from_bytes(png(1_024, 1_024)), media_from_bytes(pdf(2), "a.pdf")
     alone = counter.entry(Entry.user("look"))
-    assert counter.entry(Entry.user("look", (image,))) == alone + FRAME_TOKENS + 1_399
-    file_tokens = FRAME_TOKENS + 2 * PAGE_TOKENS + counter.text(file.label)
-    assert counter.entry(Entry.user("look", (image, file))) == alone + FRAME_TOKENS + 1_399 + file_tokens
+    assert counter.entry(Entry.user("look", (photo,))) == alone + FRAME_TOKENS + image
+    file_tokens = FRAME_TOKENS + 2 * page + counter.text(file.label)
+    assert counter.entry(Entry.user("look", (photo, file))) == alone + FRAME_TOKENS + image + file_tokens
+
+
+def test_an_image_of_unknown_size_costs_the_most_that_its_model_takes_for_one() -> None:
+    """As one that is only linked."""
+    linked = media_from_url("https://example.org/a.png")
+    for model in ("gpt-4o-mini", "claude-3-opus", "", "o4-mini"):
+        counter, rule = counter_named("characters", model), image_rule(model)
+        assert counter.media((linked,)) == FRAME_TOKENS + rule.most_tokens
 
 
 def test_a_file_of_text_costs_its_text() -> None:
     """As the model reads it; other bytes by their number, and what is only linked ten pages."""
     count = counter_named("o200k_base").text
     text = media_from_bytes(b"one two three " * 100, "a.txt")
-    assert media_tokens([text], count) == FRAME_TOKENS + count(text.label) + count("one two three " * 100)
+    assert media_tokens([text], UNKNOWN_RULE, count) == FRAME_TOKENS + count(text.label) + count("one two three " * 100)
     other = media_from_bytes(b"\x00" * 4_000)
-    assert media_tokens([other], count) == FRAME_TOKENS + count(other.label) + 1_000
+    assert media_tokens([other], UNKNOWN_RULE, count) == FRAME_TOKENS + count(other.label) + 1_000
     linked = media_from_url("https://example.org/a.pdf")
-    assert media_tokens([linked], count) == FRAME_TOKENS + count(linked.label) + 10 * PAGE_TOKENS
+    assert media_tokens([linked], UNKNOWN_RULE, count) == FRAME_TOKENS + count(linked.label) + 10 * page_tokens(
+        UNKNOWN_RULE
+    )

@@ -66,7 +66,7 @@ def agent(name: str, **fields: Any) -> Agent:
         "model": "m-1",
         "instructions": "Be kind.",
         "parameters": THINKING[name],
-        "window_tokens": 400_000,
+        "window_tokens": 800_000,
         "tools": (look,),
         "policy": LogMerge(tail_tokens=400),
         "consolidation": ConsolidationWorkload(summarizer="model", model="summarizer"),

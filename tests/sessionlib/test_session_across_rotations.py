@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from sessionlib.agent import Agent
-from sessionlib.counters import counter_named
 from sessionlib.entries import EntryKind
 from sessionlib.errors import StoreUnavailable
 from sessionlib.events import reply_of
@@ -68,7 +67,7 @@ def test_a18_04_a_disposal_that_never_succeeds_parts_no_provider_from_its_layout
     with Session(made, {"default": provider}) as session:
         send_until(session, lambda: session.view().epoch >= 2)
         session.send("after")
-        counter = counter_named(made.counter)
+        counter = made.own_counter
         cap_tokens = made.budgets(counter).result_cap_tokens
         seed = build_entries(session.layout(), Trim(), Projection(counter, cap_tokens, made.history_tool))
         assert seed.entries[0].kind is EntryKind.RECORD

@@ -13,7 +13,6 @@ import pytest
 from sessionlib import Agent, LogMerge, Session, Slots, Tiers
 from sessionlib.archive import unpack
 from sessionlib.codec import decode, encode
-from sessionlib.counters import counter_named
 from sessionlib.entries import EntryKind
 from sessionlib.layout import Level, Record
 from sessionlib.providers.contract import ModelRequest, Shape
@@ -165,7 +164,7 @@ def test_a_session_ages_by_slots(shape: Shape) -> None:
         assert [text for text in history(session) if text in sent] == sent
         figures = [event.data for event in session.audit() if event.kind == "rotated"]
     assert [outcome["level"] for outcome in figures] == ["low"] * 6
-    counter = counter_named(made.counter)
+    counter = made.own_counter
     line_tokens = made.budgets(counter).line_tokens
     assert all(outcome["tokens_after"] <= 0.8 * line_tokens for outcome in figures)
 

@@ -69,8 +69,8 @@ def test_chat_media() -> None:
     (message,) = sent("chat_completions", Entry.user("see", EVERY), instructions="")
     assert message["content"] == [
         {"type": "text", "text": "see"},
-        {"type": "image_url", "image_url": {"url": data_url(IMAGE)}},
-        {"type": "image_url", "image_url": {"url": IMAGE_URL.url}},
+        {"type": "image_url", "image_url": {"url": data_url(IMAGE), "detail": "high"}},
+        {"type": "image_url", "image_url": {"url": IMAGE_URL.url, "detail": "high"}},
         {"type": "file", "file": {"filename": "report.pdf", "file_data": data_url(PDF)}},
         {"type": "text", "text": PDF_URL.label},
         {"type": "text", "text": f"{TEXT.label}\na;b\n1;2"},
@@ -88,7 +88,7 @@ def test_what_chat_results_show_follows_the_last_of_them() -> None:
         Entry.tool_result("c3", "", "f", (IMAGE_URL,)),
     ]
     messages = sent("chat_completions", Entry.user("go"), *calls, *results, Entry.assistant("ok"), instructions="")
-    shown = {"type": "image_url", "image_url": {"url": IMAGE_URL.url}}
+    shown = {"type": "image_url", "image_url": {"url": IMAGE_URL.url, "detail": "high"}}
     assert [message["role"] for message in messages] == [*("user", "assistant"), *["tool"] * 3, "user", "assistant"]
     assert messages[5]["content"] == [
         {"type": "text", "text": "Shown by tool result [c1]:"},
@@ -103,8 +103,8 @@ def test_responses_media() -> None:
     call, result = Entry.tool_call("c1", "{}", "f"), Entry.tool_result("c1", "r", "f", EVERY)
     message, _, output = sent("responses", Entry.user("see", EVERY), call, result)
     parts = [
-        {"type": "input_image", "detail": "auto", "image_url": data_url(IMAGE)},
-        {"type": "input_image", "detail": "auto", "image_url": IMAGE_URL.url},
+        {"type": "input_image", "detail": "high", "image_url": data_url(IMAGE)},
+        {"type": "input_image", "detail": "high", "image_url": IMAGE_URL.url},
         {"type": "input_file", "filename": "report.pdf", "file_data": data_url(PDF)},
         {"type": "input_file", "file_url": PDF_URL.url},
         {"type": "input_text", "text": f"{TEXT.label}\na;b\n1;2"},

@@ -95,10 +95,9 @@ def look(sessions: Sessions, session_id: str) -> Listed | None:
 
 def window_of(session: ClientSession, view: SessionView, window: WindowFact | None = None) -> Budgets | None:
     """The window's figures as the session has them now; None if its agent's description gives none."""
-    from sessionlib.counters import counter_named
 
     try:
-        return session.agent.session_budgets(counter_named(session.agent.counter), view.calibration, window)
+        return session.agent.session_budgets(session.agent.own_counter, view.calibration, window)
     except SessionError:
         return None
 

@@ -14,7 +14,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from sessionlib.agent import Agent
-from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput
 from sessionlib.policies.log_merge import LogMerge
@@ -68,7 +67,7 @@ def require_playable(recording: Recording, scene: Scene) -> None:
     except ValidationError as exc:
         rule = f"must make an agent: {exc.errors(include_url=False, include_input=False)[0]['msg']}"
         raise InvalidInput(recording.source, ", ".join(recording.tool_names), rule) from None
-    counter = counter_named(agent.counter)
+    counter = agent.own_counter
     for turn in recording.turns:
         require_fits(Entry.user(turn.input), agent, counter)
 
