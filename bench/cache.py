@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.apis import APIS
 from bench.figures import print_json
 from sessionlib.agent import Agent
 from sessionlib.errors import SessionError, TurnFailed
@@ -27,10 +28,7 @@ from sessionlib.policies.log_merge import LogMerge
 from sessionlib.policies.slots import Slots
 from sessionlib.policies.tiers import Tiers
 from sessionlib.policies.work_room import WorkRoom
-from sessionlib.providers.anthropic import Anthropic
-from sessionlib.providers.chat_completions import ChatCompletions
 from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, Provider, Shape, ToolDeclaration
-from sessionlib.providers.responses import Responses
 from sessionlib.recordings import Recording, read_recording
 from sessionlib.session import Session
 from sessionlib.testing.prefix_cache import MINIMUM_TOKENS, STEP_TOKENS
@@ -44,11 +42,6 @@ POLICIES: Mapping[str, Callable[[], Any]] = {
     "tiers": Tiers,
     "slots": Slots,
     "work_room": WorkRoom,
-}
-PROVIDERS: Mapping[str, Callable[[FakeProviderServer], Any]] = {
-    "chat_completions": lambda server: ChatCompletions(server.base_url),
-    "anthropic": lambda server: Anthropic(server.url),
-    "responses": lambda server: Responses(server.base_url),
 }
 WINDOW_TOKENS = 32_000
 ROUNDS = 150
@@ -136,7 +129,7 @@ def play(recording: Recording, policy: str, provider: str, rounds: int, shares: 
     """Play *recording* for so many rounds, and add what its calls used to *shares*."""
     with FakeProviderServer(window_tokens=WINDOW_TOKENS) as server:
         server.record(SESSION, {"answers": _answers(recording)})
-        adapter = PROVIDERS[provider](server)
+        adapter = APIS[provider](server)
         watched = _Watched(adapter)
         with Session(_agent(recording, policy), {"default": watched}, session_id=SESSION) as session:
             for number, turn in enumerate(recording.turns):
@@ -216,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=DATA, help="directory of recordings")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of each recording")
     parser.add_argument("--policy", choices=POLICIES, action="append", help="only this one; may be repeated")
-    parser.add_argument("--provider", choices=PROVIDERS, action="append", help="only this one; may be repeated")
+    parser.add_argument("--provider", choices=APIS, action="append", help="only this one; may be repeated")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     try:
@@ -225,7 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(str(exc))
     if not recordings:
         parser.error(f"no recordings in {options.data}")
-    rows = measured(recordings, options.policy or list(POLICIES), options.provider or list(PROVIDERS), options.rounds)
+    rows = measured(recordings, options.policy or list(POLICIES), options.provider or list(APIS), options.rounds)
     if options.json:
         print_json({"recordings": len(recordings), "rounds": options.rounds, "rows": rows})
         return

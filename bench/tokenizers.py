@@ -1,10 +1,11 @@
 """Windows that are counted by another tokenizer than ours: how often a provider refuses a request as too long.
 
 `python -m bench.tokenizers` talks with a fake provider whose tokens are 0.5, 1, 2 and 4 times as many as ours, in a
-session that rotates again and again, with messages and tool results of 10 to 600 tokens. Told are the requests that
-the provider refused, before the first report that the session learned from and after it, and the turns that were not
-answered: a refused request is cut and sent again within its round. What it must come to: at most 1 refusal per 1,000
-rounds after the first recalibration, and every turn answered.
+session that rotates again and again, with messages and tool results of 10 to 600 tokens, over each API: two name
+figures when they refuse a request as too long, the Responses API does not. Told are the requests that the provider
+refused, before the first report that the session learned from and after it, and the turns that were not answered: a
+refused request is cut and sent again within its round. What it must come to: at most 1 refusal per 1,000 rounds after
+the first recalibration, and every turn answered.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.apis import APIS
 from bench.figures import print_json
 from bench.samples import fresh_samples
 from sessionlib.agent import Agent
 from sessionlib.errors import TurnFailed, WindowOverflow
-from sessionlib.providers.chat_completions import ChatCompletions
-from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, Shape
+from sessionlib.providers.api import ApiProvider
+from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta
 from sessionlib.session import Session
 from sessionlib.testing.server import FakeProviderServer
 
@@ -46,6 +48,7 @@ _TEXTS = [
 class Outcome:
     """What a session came to with one tokenizer."""
 
+    api: str
     ratio: float
     """The provider's tokens for one of ours."""
     round_count: int
@@ -69,10 +72,8 @@ class Outcome:
 class _Watched:
     """A provider that knows how often it answered, and how often it refused a request as too long."""
 
-    shape = Shape.STATELESS
-
-    def __init__(self, provider: ChatCompletions) -> None:
-        self._provider = provider
+    def __init__(self, provider: ApiProvider) -> None:
+        self._provider, self.shape = provider, provider.shape
         self.answered = self.refused = 0
 
     def complete(self, request: ModelRequest, on_delta: OnDelta | None = None) -> ModelReply:
@@ -99,16 +100,16 @@ def work(number: int) -> str:
     return text_of("result", number) if number >= 0 else " ".join(random.Random(number).choices(_TEXTS, k=16))
 
 
-def measured(ratio: float, rounds: int) -> Outcome:
-    """Talk until so many rounds were answered."""
+def measured(api: str, ratio: float, rounds: int) -> Outcome:
+    """Talk until so many rounds were answered, or turns were not."""
     agent = Agent(name="foreign", model="m", window_tokens=WINDOW_TOKENS, tools=(work,), history_tool=False)
     with FakeProviderServer(window_tokens=WINDOW_TOKENS, token_ratio=ratio) as server:
-        provider = ChatCompletions(server.base_url)
+        provider = APIS[api](server)
         watched = _Watched(provider)
         with Session(agent, {"default": watched}, session_id=SESSION) as session:
             before, unanswered, learned = 0, 0, session.view().calibration
             for turn, answers in enumerate(_turns()):
-                if watched.answered >= rounds:
+                if watched.answered + unanswered >= rounds:
                     break
                 server.record(SESSION, {"answers": answers})
                 is_learned = session.view().calibration != learned
@@ -121,6 +122,7 @@ def measured(ratio: float, rounds: int) -> Outcome:
             view = session.view()
         provider.close()
     return Outcome(
+        api=api,
         ratio=ratio,
         round_count=watched.answered,
         rotation_count=view.epoch,
@@ -151,16 +153,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of each session")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
-    outcomes = [measured(ratio, options.rounds) for ratio in RATIOS]
+    outcomes = [measured(api, ratio, options.rounds) for api in APIS for ratio in RATIOS]
     if options.json:
         print_json(outcomes)
         return
     print(
-        f"{'ratio':>5} {'rounds':>7} {'rotations':>9} {'refused':>8} {'then':>5} {'per 1,000':>9} {'calibration':>11}"
+        f"{'API':<16} {'ratio':>5} {'rounds':>7} {'rotations':>9} {'refused':>8} {'then':>5} {'per 1,000':>9}"
+        f" {'calibration':>11}"
     )
     for one in outcomes:
         print(
-            f"{one.ratio:>5} {one.round_count:>7,} {one.rotation_count:>9} {one.refused_before:>8}"
+            f"{one.api:<16} {one.ratio:>5} {one.round_count:>7,} {one.rotation_count:>9} {one.refused_before:>8}"
             f" {one.refused_after:>5} {one.refused_per_thousand:>9.2f} {one.calibration:>11.3f}"
             f"{'' if one.holds else '  MISSED'}"
         )

@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from sessionlib.agent import Agent
 from sessionlib.entries import Entry, EntryKind, encodable
 from sessionlib.errors import HandleForgotten, InputTooLarge, WindowOverflow
 from sessionlib.layout import Layout
 from sessionlib.media import Media
+from sessionlib.overflow import Measure, remeasured
 from sessionlib.projection import Projection, sent_size
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape
 from sessionlib.repair import no_result
@@ -22,11 +23,6 @@ from sessionlib.steps import ModelCall, Steps, ToolOutput, ToolRun, model_step
 from sessionlib.stores.contract import Answer, Grant, Handle, Room, RoundCommit, Snapshot, Trim
 from sessionlib.tokens import Counter, Usage, calibrated
 from sessionlib.window import Budgets, Sent, fit, narrowed
-
-UNREPORTED_OVERFLOW_RATIO = 1.25
-"""How much denser the provider's tokens are taken to be when it refuses a request without saying what it may hold:
-one step past the limit's own reserve of a tenth, so that the second attempt is clearly smaller."""
-
 
 CALIBRATING_FRACTION = 0.125
 """Share of the window from which on a request is worth learning from: on a small one a provider's constant overhead
@@ -193,8 +189,7 @@ class _Asked:
     request: ModelRequest
     reply: ModelReply
     trim: Trim
-    budgets: Budgets
-    calibration: float
+    measure: Measure
     is_reseeded: bool
     is_nudged: bool
 
@@ -205,12 +200,12 @@ def _ask(view: RoundView) -> Steps[_Asked]:
     All attempts are one step, since only the one that is answered has a result to save; each has its own idempotency
     key, since they differ in content.
     """
-    layout, budgets, calibration = view.layout, view.budgets, view.snapshot.calibration
-    handle, is_narrowed, attempt = view.snapshot.handle, False, 0
+    measure = Measure(view.budgets, view.snapshot.calibration)
+    handle, is_remeasured, attempt = view.snapshot.handle, False, 0
     while True:
-        sent, trim, is_nudged = _sent(view, layout, budgets)
+        sent, trim, is_nudged = _sent(view, measure.limits)
         continued = _continued(view, handle, trim)
-        request = _request(view, sent, budgets.fixed_tokens, continued, attempt)
+        request = _request(view, sent, view.budgets.fixed_tokens, continued, attempt)
         attempt += 1
         try:
             reply: ModelReply = yield ModelCall(view.round, request)
@@ -219,19 +214,29 @@ def _ask(view: RoundView) -> Steps[_Asked]:
                 raise
             handle = None
         except WindowOverflow as overflow:
-            if is_narrowed:
+            if is_remeasured:
                 raise
-            calibration = max(calibration, view.counter.error_ratio)
-            is_narrowed, ratio = True, _overflow_ratio(view, overflow, request.counted_tokens * calibration)
-            budgets, calibration = narrowed(budgets, ratio), calibration * ratio
+            known = replace(measure, calibration=max(measure.calibration, view.counter.error_ratio))
+            has_room = partial(_has_room, view)
+            measure = remeasured(known, overflow, request.counted_tokens, view.window_tokens, has_room)
+            is_remeasured = True
         else:
             is_reseeded = handle is None and view.snapshot.handle is not None
-            return _Asked(request, reply, trim, budgets, calibration, is_reseeded, is_nudged)
+            return _Asked(request, reply, trim, measure, is_reseeded, is_nudged)
 
 
-def _sent(view: RoundView, layout: Layout, budgets: Budgets) -> tuple[Sent, Trim, bool]:
+def _has_room(view: RoundView, budgets: Budgets) -> bool:
+    """Whether the input fits: it must be sent in any case."""
+    try:
+        fit(view.layout, view.snapshot.trim, budgets, view.projection)
+    except InputTooLarge:
+        return False
+    return True
+
+
+def _sent(view: RoundView, budgets: Budgets) -> tuple[Sent, Trim, bool]:
     """What is sent, the trim that it took, and whether it ends with a nudge: one that would not fit is left out."""
-    nudge = nudge_of(view.agent, view.snapshot)
+    layout, nudge = view.layout, nudge_of(view.agent, view.snapshot)
     if nudge is not None:
         nudge_tokens = view.counter.entry(nudge)
         with suppress(InputTooLarge):
@@ -268,28 +273,20 @@ def _continued(view: RoundView, handle: Handle | None, trim: Trim) -> Handle | N
     return handle if (handle.epoch, handle.trim) == (view.snapshot.epoch, trim) else None
 
 
-def _overflow_ratio(view: RoundView, overflow: WindowOverflow, request_tokens: float) -> float:
-    """How much smaller the provider's window is than we think, and how much more it counts than *request_tokens*; a
-    guess if the provider did not tell."""
-    limit_tokens, sent_tokens = overflow.limit_tokens or view.window_tokens, overflow.sent_tokens or 0
-    ratio = max(1.0, view.window_tokens / limit_tokens) * max(1.0, sent_tokens / max(1.0, request_tokens))
-    return ratio if ratio > 1 else UNREPORTED_OVERFLOW_RATIO
-
-
 def _outcome(
     view: RoundView, asked: _Asked, reply: ModelReply, results: Sequence[Entry], unknown: Sequence[CallRequest]
 ) -> RoundOutcome:
     made = (*reply.entries(view.agent.origin), *results)
     request_tokens = asked.request.counted_tokens
-    calibration = asked.calibration
+    calibration = asked.measure.calibration
     if not view.is_resumed and request_tokens >= view.window_tokens * CALIBRATING_FRACTION:
         calibration = calibrated(calibration, request_tokens, _believable(reply.usage, view.window_tokens))
     ratio = max(calibration, view.counter.error_ratio)
-    growth = ratio / max(asked.calibration, view.counter.error_ratio)
+    growth = ratio / max(asked.measure.calibration, view.counter.error_ratio)
     spent = view.spent.plus(reply.usage, math.ceil(request_tokens * ratio), is_reseeded=asked.is_reseeded)
     sizes = (*view.layout.live.sizes[len(view.snapshot.layout.live) :], *view.sizes(made))
     total_tokens = view.snapshot.layout.conversation_tokens + sum(sizes)
-    budgets = narrowed(asked.budgets, growth) if growth > 1 else asked.budgets
+    budgets = narrowed(asked.measure.budgets, growth) if growth > 1 else asked.measure.budgets
     window = judged(view.agent, view.snapshot.room, total_tokens, budgets)
     return RoundOutcome(
         entries=(*view.pending, *made),
@@ -298,7 +295,7 @@ def _outcome(
         trim=asked.trim,
         handle=_new_handle(view, asked, reply),
         answer=_answer(view, reply, unknown, spent) if unknown or not reply.calls else None,
-        line_tokens=window.line_tokens,
+        line_tokens=min(window.line_tokens, total_tokens) if asked.measure.cut else window.line_tokens,
         request_tokens=request_tokens,
         usage=reply.usage,
         spent=spent,

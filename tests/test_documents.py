@@ -14,6 +14,7 @@ from sessionlib.agent import LEAST_ROOM_FRACTION
 from sessionlib.image_tokens import PIXELS_PER_TOKEN, Area, Patches, Tiles, image_rule
 from sessionlib.media import MEDIA_LIMIT_BYTES
 from sessionlib.media_tokens import PAGE_TEXT_TOKENS
+from sessionlib.overflow import CUTS, UNREPORTED_OVERFLOW_RATIO
 from sessionlib.policies.figures import RESULT_CAP_DIVISOR
 from sessionlib.policies.log_merge import FRESH_DIVISOR, MERGED_DIVISOR, LogMerge
 from sessionlib.policies.slots import Slots
@@ -31,7 +32,7 @@ from workers.waiting import LOOK_SECONDS, OUTAGE_SECONDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-WORDS = {3: "a third", 5: "a fifth", 8: "an eighth"}
+WORDS = {3: "a third", 4: "a quarter", 5: "a fifth", 8: "an eighth"}
 
 LIMITS, SETTINGS, POLICY, SLOTS = Limits(), Settings(), LogMerge(), Slots()
 IDEMPOTENCY_DAYS = SETTINGS.idempotency_seconds / DAY_SECONDS
@@ -104,6 +105,8 @@ FIGURES = [
         f"height ÷ {PIXELS_PER_TOKEN}, at most {CLAUDE.most_tokens:,}; {SHARP_CLAUDE.most_tokens:,} from",
     ),
     ("docs/providers.md", f"its text, {PAGE_TEXT_TOKENS:,} tokens, and an image"),
+    ("docs/providers.md", f"is cut to {WORDS[CUTS[0]]}, or to"),
+    ("docs/providers.md", f"a step of {UNREPORTED_OVERFLOW_RATIO:g}, and"),
     ("docs/store.md", f"now + {LIMITS.sweep_first_seconds:g} s, then 4, 8, … {LIMITS.sweep_last_seconds:g} s"),
 ]
 

@@ -128,11 +128,10 @@ class ResponsesApi:
         return Response.error(status, message, code, headers)
 
     def above(self, asked: Asked, window_tokens: int, prompt_tokens: int) -> Response:
-        """A stream has begun by the time that the prompt is found too long."""
+        """The real API tells no figure. A stream has begun by the time that the prompt is found too long."""
+        del window_tokens, prompt_tokens
         body = asked.body
-        message = (
-            f"Your input of {prompt_tokens} tokens exceeds the context window of this model of {window_tokens} tokens."
-        )
+        message = "Your input exceeds the context window of this model. Please adjust your input and try again."
         code = "context_length_exceeded"
         if not body.get("stream"):
             return Response.error(400, message, code)

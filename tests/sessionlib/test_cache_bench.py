@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.cache import PROVIDERS, Shares, measured, play
+from bench.apis import APIS
+from bench.cache import Shares, measured, play
 from sessionlib.providers.contract import CallRequest
 from sessionlib.recordings import RecordedRound, RecordedTurn, Recording
 from sessionlib.tokens import Usage
@@ -26,7 +27,7 @@ def turn(number: int) -> RecordedTurn:
 RECORDING = Recording(source="made", format="made", turns=tuple(turn(number) for number in range(16)))
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", APIS)
 def test_between_rotations_all_that_a_cache_can_hold_comes_from_it(provider: str) -> None:
     """With each kind of provider, across at least one rotation."""
     shares = Shares()

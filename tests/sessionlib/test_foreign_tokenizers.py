@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bench.apis import APIS
 from bench.tokenizers import RATIOS, measured
 from sessionlib.entries import Entry
 from sessionlib.errors import WindowOverflow
@@ -15,10 +16,11 @@ from tests.sessionlib.talks import agent, history, provider_of
 ROUNDS = 60
 
 
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("ratio", RATIOS)
-def test_a_tokenizer_is_learned_from_its_first_report(ratio: float) -> None:
+def test_a_tokenizer_is_learned_from_its_first_report(api: str, ratio: float) -> None:
     """Whatever it makes of a text: no request is refused any more, and each turn was answered."""
-    outcome = measured(ratio, ROUNDS)
+    outcome = measured(api, ratio, ROUNDS)
     assert outcome.refused_after == 0
     assert outcome.unanswered_count == 0
     assert outcome.round_count >= ROUNDS
@@ -26,8 +28,8 @@ def test_a_tokenizer_is_learned_from_its_first_report(ratio: float) -> None:
     assert ratio <= 1 or outcome.calibration == pytest.approx(ratio, rel=0.1)
 
 
-@pytest.mark.parametrize("name", ["chat_completions", "anthropic", "responses"])
-def test_a_first_request_that_is_refused_is_cut_to_what_was_said(name: str) -> None:
+@pytest.mark.parametrize("name", APIS)
+def test_a_first_request_that_is_refused_is_cut_and_sent_again(name: str) -> None:
     """A window as large as thought, and four tokens for each of ours: one refusal, one answer, the whole history."""
     size_tokens = 8_000
 

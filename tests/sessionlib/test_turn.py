@@ -13,13 +13,21 @@ from sessionlib.counters import counter_named
 from sessionlib.entries import Entry, EntryKind, open_call_ids
 from sessionlib.errors import HandleForgotten, InputTooLarge, ProviderUnavailable, WindowOverflow
 from sessionlib.layout import Layout
+from sessionlib.overflow import CUTS, UNREPORTED_OVERFLOW_RATIO
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Shape
 from sessionlib.steps import Effect, EffectResult, ModelCall, ToolOutput, ToolRun, drive
 from sessionlib.stores.contract import AgentRef, Grant, Handle, Lane, Snapshot, Trim, TurnInput
 from sessionlib.tokens import Usage
 from sessionlib.transcript import Transcript
-from sessionlib.turn import RoundOutcome, RoundView, Spent, closing_entries, first_pending, play_round
-from sessionlib.window import Budgets, sent_sizes
+from sessionlib.turn import (
+    RoundOutcome,
+    RoundView,
+    Spent,
+    closing_entries,
+    first_pending,
+    play_round,
+)
+from sessionlib.window import Budgets, narrowed, sent_sizes
 
 COUNTER = counter_named("characters")
 KNOWN = frozenset({"search", "history.read_item"})
@@ -290,16 +298,67 @@ def test_a_window_overflow_is_asked_again_smaller() -> None:
     assert played.names == ["model:0"]
 
 
-def test_an_overflow_without_a_figure_takes_a_quarter() -> None:
-    """A provider that does not say its limit is taken to count a quarter more."""
-    outcome = play(view_of(), WindowOverflow("too long"), ModelReply(text="ok"))
-    assert outcome.calibration == pytest.approx(1.25)
+def test_an_overflow_that_nothing_can_be_cut_from_is_passed_on() -> None:
+    """The input alone was refused, in words that tell no figure: sent again it would be refused again."""
+    played = Played([WindowOverflow("too long"), ModelReply(text="ok")])
+    with pytest.raises(WindowOverflow, match="too long"):
+        played.play(view_of())
+    assert len(played.requests) == 1
+
+
+WIDE = replace(BUDGETS, window_tokens=4_000, line_tokens=2_000, limit_tokens=3_500, trim_tokens=2_800)
+LONG = tuple((Entry.assistant if number % 2 else Entry.user)(f"{number:04}" * 32) for number in range(90))
+"""3,240 tokens in all."""
+
+
+def wide(*live: Entry, **changes: Any) -> RoundView:
+    return view_of(*live, budgets=WIDE, window_tokens=4_000, **changes)
+
+
+def test_an_overflow_without_a_figure_is_cut_to_a_quarter() -> None:
+    """The one retry of a round must fit, whatever the provider counts; of the cut no more is remembered than that the
+    window holds less than was sent, and one step."""
+    played = Played([WindowOverflow("too long"), ModelReply(text="ok")])
+    outcome = played.play(wide(*LONG))
+    first, second = played.requests
+    assert first.counted_tokens > 3_000
+    assert second.counted_tokens * max(CUTS) <= first.counted_tokens
+    assert outcome.calibration == pytest.approx(UNREPORTED_OVERFLOW_RATIO * 4_000 / first.counted_tokens)
+
+
+def test_a_cut_without_a_figure_asks_for_a_rotation() -> None:
+    """However little there is by our count: what the cut left out is in no record yet."""
+    uncut = play(wide(*LONG[:40]), ModelReply(text="ok"))
+    outcome = play(wide(*LONG[:40]), WindowOverflow("too long"), ModelReply(text="ok"))
+    assert outcome.trim != uncut.trim
+    assert outcome.line_tokens <= sum(map(COUNTER.entry, (*LONG[:40], *outcome.entries))) < uncut.line_tokens
+
+
+def test_what_the_answer_to_a_cut_request_proves_is_remembered() -> None:
+    """Three tokens for each of ours, by its usage."""
+    played = Played([WindowOverflow("too long"), ModelReply(text="ok")])
+    played.play(wide(*LONG))
+    cut_tokens = played.requests[-1].counted_tokens
+    told = play(wide(*LONG), WindowOverflow("too long"), ModelReply(text="ok", usage=Usage(cut_tokens * 3)))
+    assert told.calibration == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(("message_tokens", "parts"), [(400, 4.0), (800, 3.0), (1_300, 2.0), (2_000, 1.25)])
+def test_a_cut_leaves_room_for_the_input(message_tokens: int, parts: float) -> None:
+    """It is as deep as that allows: not to send the input would lose the turn."""
+    message = Entry.user("long" * (message_tokens - 4))
+    played = Played([WindowOverflow("too long"), ModelReply(text="ok")])
+    played.play(wide(*LONG[: 90 - message_tokens // 36], pending=(message,)))
+    first, second = played.requests
+    assert first.entries[-1] == second.entries[-1] == message
+    limit_tokens = narrowed(WIDE, parts * 4_000 / first.counted_tokens).limit_tokens
+    assert 0.5 * limit_tokens < second.counted_tokens - WIDE.fixed_tokens <= limit_tokens
 
 
 def test_a_second_overflow_is_not_retried() -> None:
     """The round fails with the provider's own words."""
     with pytest.raises(WindowOverflow, match="still"):
-        play(view_of(), WindowOverflow("too long"), WindowOverflow("still too long"))
+        play(wide(*LONG), WindowOverflow("too long"), WindowOverflow("still too long"))
 
 
 # --- held sessions
