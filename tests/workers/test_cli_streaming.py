@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,15 +14,13 @@ import pytest
 from sessionlib.agent import Agent
 from sessionlib.errors import ProviderRejected, ProviderUnavailable
 from sessionlib.providers.contract import ModelReply, ModelRequest
-from sessionlib.providers.scripted import ScriptedProvider, words
-from sessionlib.running import unobserved
-from tests.waiting import wait_for
+from sessionlib.providers.scripted import ScriptedProvider
+from sessionlib.stores.contract import SubmitRequest, Submitted
+from sessionlib.stores.sqlite import SqliteStore
 from tests.workers.commands import Desk, replying
-from tests.workers.local import LocalWorkers, local_workers
-from tests.workers.test_cli_processes import AGENTS, SESSIONCTL, environment
-from workers import front
-
-PATIENCE_SECONDS = 60.0
+from tests.workers.local import LocalWorkers
+from tests.workers.speaking import PATIENCE_SECONDS, Mouth, awaited, options, speaking
+from tests.workers.test_cli_processes import SESSIONCTL, environment
 
 
 @pytest.fixture
@@ -114,6 +111,37 @@ def test_chat_drops_open_calls_with_the_next_message(desk: Desk) -> None:
     assert "open call c1: lookup" in result.stderr
 
 
+def test_ctrl_c_while_a_message_is_handed_in_cancels_its_turn() -> None:
+    """Whether it was accepted is not known then. The chat goes on."""
+
+    def answer(request: ModelRequest) -> ModelReply | str:
+        if request.entries[-1].text == "stop":
+            raise KeyboardInterrupt
+        return replying(request)
+
+    desk = Desk(provider=ScriptedProvider(answer))
+    result = desk.run("chat", "s", "--agent", "echo", stdin="stop\ngood\n")
+    assert (result.exit_code, result.stdout) == (0, "You said: good\n")
+    assert "is cancelled" in result.stderr
+    desk.store.close_connections()
+
+
+def test_ctrl_c_before_a_message_is_accepted_leaves_nothing_of_it() -> None:
+    """There is no turn to cancel, and calls that were open still are. The chat goes on."""
+
+    class Interrupted(SqliteStore):
+        def submit(self, request: SubmitRequest) -> Submitted:
+            if request.input.message == "stop":
+                raise KeyboardInterrupt
+            return super().submit(request)
+
+    desk = Desk(store=Interrupted())
+    result = desk.run("chat", "s", "--agent", "echo", stdin="call it\nstop\ngood\n")
+    assert (result.exit_code, result.stdout) == (0, "You said: good\n")
+    assert "is cancelled" in result.stderr
+    desk.store.close_connections()
+
+
 def test_chat_prints_events_as_documents(desk: Desk) -> None:
     """Each on a line, each reply as the last of its turn."""
     result = desk.run("chat", "s", "--agent", "echo", "--json", stdin="one\ntwo\n")
@@ -128,24 +156,6 @@ def test_chat_input_that_is_no_text_is_bad_input(desk: Desk) -> None:
     assert "must be UTF-8" in result.stderr
 
 
-class Mouth:
-    """Says words one by one, each when it is let; fails once in the middle if it is told to."""
-
-    def __init__(self) -> None:
-        self._allowed = threading.Semaphore(0)
-        self.failures: list[Exception] = []
-
-    def say(self, count: int = 1) -> None:
-        self._allowed.release(count)
-
-    def pieces(self, text: str) -> Iterator[str]:
-        for piece in words(text):
-            assert self._allowed.acquire(timeout=PATIENCE_SECONDS)
-            yield piece
-            if self.failures:
-                raise self.failures.pop()
-
-
 @pytest.fixture
 def mouth() -> Mouth:
     return Mouth()
@@ -153,31 +163,17 @@ def mouth() -> Mouth:
 
 @pytest.fixture
 def workers(valkey_url: str, namespace: str, mouth: Mouth) -> Iterator[LocalWorkers]:
-    """Workers in this process, which look for the turns of session `s` by themselves."""
-    agent, ended = Agent(name="echo", window_tokens=8_000), threading.Event()
     provider = ScriptedProvider(lambda request: f"one two {request.entries[-1].text}", pieces=mouth.pieces)
-    with local_workers(valkey_url, namespace, agent, provider) as workers:
-
-        def run() -> None:
-            while not ended.wait(0.02):
-                front.run(workers.parts, "s", unobserved)
-
-        running = threading.Thread(target=run)
-        running.start()
+    with speaking(valkey_url, namespace, provider, mouth) as workers:
         yield workers
-        ended.set()
-        mouth.say(1_000)
-        running.join()
 
 
 @contextmanager
 def command(*arguments: str, directory: Path, url: str, namespace: str) -> Iterator[subprocess.Popen[bytes]]:
     """`sessionctl` as a process of its own, its output in files `out` and `err`."""
-    (directory / "my_agents.py").write_text(AGENTS)
-    options = ["--agents", "my_agents.py", "--store", url, "--namespace", namespace]
     with (directory / "out").open("wb") as out, (directory / "err").open("wb") as err:
         process = subprocess.Popen(
-            [SESSIONCTL, *arguments, *options],
+            [SESSIONCTL, *arguments, *options(directory, url, namespace)],
             cwd=directory,
             env=environment(SESSIONLIB_PARTITIONS="1"),
             stdin=subprocess.PIPE,
@@ -195,10 +191,6 @@ def typed(process: subprocess.Popen[bytes], text: str) -> None:
     assert process.stdin is not None
     process.stdin.write(text.encode())
     process.stdin.flush()
-
-
-def awaited(path: Path, text: str) -> None:
-    wait_for(lambda: text in path.read_text(), PATIENCE_SECONDS, f"{text!r} in {path.name}")
 
 
 def test_words_are_printed_while_they_come(

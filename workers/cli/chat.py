@@ -18,13 +18,13 @@ from workers.cli.show import show
 
 if TYPE_CHECKING:
     from sessionlib.events import Reply
-    from workers.client import ClientSession, Turn
+    from workers.client import ClientSession
 
 PROMPT = "> "
 COMMANDS = """/help   this
 /show   what is in the session's window
 //text  send "/text"
-Ctrl-C ends the answer that is coming, and twice in a row the chat; Ctrl-D ends the chat."""
+Ctrl-C ends the answer that is coming, or drops what is typed; twice at the prompt, or Ctrl-D, ends the chat."""
 
 
 def register(app: typer.Typer) -> None:
@@ -43,8 +43,9 @@ def chat(
 ) -> None:
     """Talk to a session: a message a line, each answer while it comes.
 
-    Ctrl-C cancels the turn that is running; what it has committed stays. Pressed again it leaves, and so does Ctrl-D.
-    The session stays: `sessionctl chat SESSION` goes on. Lines that begin with a slash are commands, /help names them.
+    Ctrl-C cancels the turn that is running; what it has committed stays. At the prompt it drops what was typed, and
+    pressed again it leaves; so does Ctrl-D. The session stays: `sessionctl chat SESSION` goes on. Lines that begin with
+    a slash are commands, /help names them.
     Calls that an answer leaves open are dropped by the next message; `sessionctl send --result` answers them.
 
     Without a terminal the messages are the lines of stdin, and answers alone are on stdout; with --json each event is,
@@ -78,6 +79,10 @@ def _session(call: Call, session_id: str | None, agent: str | None) -> ClientSes
     return call.sessions.open(session_id or f"chat-{uuid.uuid4().hex[:8]}", agent)
 
 
+def _no_text(exc: UnicodeDecodeError) -> InvalidInput:
+    return InvalidInput("message", exc.object[exc.start : exc.start + 8], "must be UTF-8")
+
+
 class Chat:
     """A conversation with one session, until its lines end."""
 
@@ -107,7 +112,7 @@ class Chat:
             try:
                 yield from sys.stdin
             except UnicodeDecodeError as exc:
-                raise InvalidInput("message", exc.object[exc.start : exc.start + 8], "must be UTF-8") from None
+                raise _no_text(exc) from None
             return
         with suppress(ImportError):
             import readline  # noqa: F401 - `input` edits lines with it
@@ -116,13 +121,28 @@ class Chat:
                 yield self._asked()
 
     def _asked(self) -> str:
-        """A line from the terminal. The first Ctrl-C drops what was typed. Raises KeyboardInterrupt at the second, and
-        EOFError."""
+        """A line from the terminal; blank where that was no text. The first Ctrl-C drops what was typed. Raises
+        KeyboardInterrupt at the second, and EOFError."""
         try:
-            return input(PROMPT)
+            return self._typed()
         except KeyboardInterrupt:
-            self._call.say("\nCtrl-C again leaves, and so does Ctrl-D")
-            return input(PROMPT)
+            self._call.say("Ctrl-C again leaves, and so does Ctrl-D")
+            return self._typed()
+
+    def _typed(self) -> str:
+        """What is typed at one prompt. Raises KeyboardInterrupt and EOFError when the prompt's line is ended."""
+        try:
+            if sys.stdout.isatty():
+                return input(PROMPT)
+            sys.stderr.write(PROMPT)  # answers alone go where stdout does
+            sys.stderr.flush()
+            return input()
+        except UnicodeDecodeError as exc:
+            self._call.fail(_no_text(exc))
+            return ""
+        except (KeyboardInterrupt, EOFError):
+            self._call.say("")
+            raise
 
     def _take(self, line: str) -> None:
         text = line.strip()
@@ -139,29 +159,33 @@ class Chat:
                 self._send(text.removeprefix("/") if text.startswith("//") else line.rstrip("\r\n"))
 
     def _send(self, message: str) -> None:
-        busy = "interrupt" if self._are_calls_open else "enqueue"
-        reply = self._followed(self._session.submit(message, busy=busy, stream=True))
-        self._are_calls_open = bool(reply and reply.open_calls)
+        reply = self._answered(message)
         if reply:
+            self._are_calls_open = bool(reply.open_calls)
             tell_beside(self._call, reply)
             if self._call.as_json:
                 self._call.event({"kind": "reply", **reply_figures(reply)}, "")
 
-    def _followed(self, turn: Turn) -> Reply | None:
-        """Show the turn until its end, which Ctrl-C brings about; None if that came before its answer.
+    def _answered(self, message: str) -> Reply | None:
+        """Submit a turn and show it until its end, which Ctrl-C brings about; None if that came before its answer.
 
-        Raises TurnFailed, and KeyboardInterrupt at the second Ctrl-C.
+        Raises what `submit` raises, TurnFailed, and KeyboardInterrupt at the second Ctrl-C.
         """
+        turn = self._session.get_turn(uuid.uuid4().hex)
         typing = None if self._call.as_json else Typing(self._call)
         listener: Listener = typing or event_printer(self._call)
         following = Following(turn, listener)
         try:
+            busy = "interrupt" if self._are_calls_open else "enqueue"
+            self._session.submit(message, turn_id=turn.turn_id, busy=busy, stream=True)
             if not self._is_terminal:
                 self._call.say(f"turn {turn.turn_id}")
             return following.answer()
         except KeyboardInterrupt:
-            turn.cancel()
-            with suppress(TurnFailed):
+            if typing:
+                typing.echoed()
+            with suppress(TurnFailed, InvalidInput):  # invalid: it was not accepted yet
+                turn.cancel()
                 return following.answer()
             if typing:
                 typing.end()

@@ -119,7 +119,7 @@ class Call:
         self.say(f"error ({report.whose}): {report.message}\n  {report.advice}")
         if self.as_json:
             error = {"code": report.code, "fault": report.whose, "message": report.message, "advice": report.advice}
-            sys.stdout.write(json_line({"error": error}) + "\n")
+            self.event({"error": error}, "")
         return report.exit_code
 
 

@@ -63,6 +63,10 @@ class Typing:
         for delta in self._shown.take(event.kind, event.data):
             self._write(delta)
 
+    def echoed(self) -> None:
+        """A terminal has shown a key that was pressed, such as ^C: its line is begun, if it was not."""
+        self._is_in_line = self._is_in_line or sys.stdout.isatty()
+
     def end(self) -> None:
         """End the line that was begun."""
         if self._is_in_line:
