@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field, replace
 
 from sessionlib.layout import Record, make_record
 from sessionlib.policies.contract import Accepted, RotationPlan, Saturation, SaturationReason
 from sessionlib.summaries.contract import ConsolidationRequest
-from sessionlib.summaries.grounding import NAMED_COUNT, still_in
+from sessionlib.summaries.grounding import LONGEST_CHARACTERS, NAMED_COUNT, still_in
 from sessionlib.tokens import Counter
 
 Asking = Generator[ConsolidationRequest, Accepted, Accepted]
+
+_BOUNDARY = re.compile(r"""[\s"'`(){}\[\]<>|;=\u3000-\u30ff\u3400-\u9fff\uac00-\ud7af\uff00-\uffef]""")
+"""What no value holds: blanks, quotes, brackets, and the scripts that have no blanks between words."""
 
 
 @dataclass(slots=True)
@@ -46,7 +50,11 @@ class Tally:
 
 
 def newest_text(text: str, budget_tokens: int, counter: Counter) -> str:
-    """The longest end of *text* of at most *budget_tokens*; "" if not even its last character fits."""
+    """The longest end of *text* of at most *budget_tokens* that begins with no half of a value.
+
+    A value that alone is above the budget, or that is longer than a name can be, is cut; "" if not even the last
+    character fits.
+    """
     text = text.strip()
     fitting, start = len(text), 0
     while start < fitting:  # every end from `fitting` on that was counted fits
@@ -55,7 +63,18 @@ def newest_text(text: str, budget_tokens: int, counter: Counter) -> str:
             fitting = middle
         else:
             start = middle + 1
-    return text[fitting:].lstrip()
+    return text[_between_values(text, fitting) :].lstrip() or text[fitting:]
+
+
+def _between_values(text: str, start: int) -> int:
+    """The first place from *start* on that breaks no value in two: half a path or hash would look made up.
+
+    *start* itself where what it breaks is no name.
+    """
+    if start == 0:
+        return 0
+    boundary = _BOUNDARY.search(text, start - 1, start + LONGEST_CHARACTERS)
+    return boundary.end() if boundary else start
 
 
 def unsupported_in(text: str, *values: Iterable[str]) -> tuple[str, ...]:

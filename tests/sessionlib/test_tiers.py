@@ -222,10 +222,10 @@ def test_a18_13_the_records_of_another_policy_become_tiers() -> None:
 
 
 def test_a18_13_a_tier_above_a_shrunken_budget_is_cut() -> None:
-    """After its budget has shrunk a record is cut to it at the next rotation, and that is reported."""
+    """After its budget has shrunk a record is cut to it at the next rotation, between words, and that is reported."""
     record = make_record(CHARACTERS, words(50), 1, 5, show_span=False, tier=2)
     rotated = decided(Layout(records=(record,), live=transcript([message(20)] * 3, first_seq=6)), echoing)
-    assert [CHARACTERS.text(kept.text) for kept in rotated.layout.records] == [40]
+    assert [CHARACTERS.text(kept.text) for kept in rotated.layout.records] == [39]
     assert [reason for reason, *_ in signals(rotated)] == [OVER_BUDGET]
 
 
