@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -32,7 +33,7 @@ from workers.waiting import LOOK_SECONDS, OUTAGE_SECONDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-WORDS = {3: "a third", 4: "a quarter", 5: "a fifth", 8: "an eighth"}
+WORDS: Mapping[float, str] = {3: "a third", 4: "a quarter", 5: "a fifth", 8: "an eighth"}
 
 LIMITS, SETTINGS, POLICY, SLOTS = Limits(), Settings(), LogMerge(), Slots()
 IDEMPOTENCY_DAYS = SETTINGS.idempotency_seconds / DAY_SECONDS

@@ -95,6 +95,7 @@ def _request(model: str, timeout_seconds: float) -> ModelRequest:
         turn_id=f"check-{time.time_ns()}",
         step="model:0",
         timeout_seconds=timeout_seconds,
+        is_single=True,
         counted_tokens=agent.fixed_tokens(counter) + counter.entry(entry),
     )
 

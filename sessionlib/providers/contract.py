@@ -47,6 +47,8 @@ class ModelRequest:
     """Held shape only: the provider session to continue; None seeds a new one."""
     held_count: int = 0
     """Held shape only: how many of `entries` the handle has already."""
+    is_single: bool = False
+    """Nothing will follow it: a provider that holds conversations need not hold this one."""
     counted_tokens: int = 0
     """What our counter says that the request takes, for calibration and for the operator's eyes."""
 

@@ -134,7 +134,7 @@ def serialised(request: ModelRequest, *, with_cache_key: bool = True) -> bytes:
     body: dict[str, Any] = {
         "model": request.model,
         **own_parameters(request.parameters, OWN_FIELDS),
-        "store": True,
+        "store": not request.is_single,
     }
     if "reasoning" in body:
         body["include"] = list(dict.fromkeys([*body.get("include", ()), ENCRYPTED]))
@@ -233,7 +233,7 @@ def parsed_reply(answer: Any, idempotency_key: str) -> ModelReply:
             calls=parsed_calls(called, idempotency_key),
             opaque=opaque_items(_outputs(items), text),
             usage=_parsed_usage(answer.get("usage")),
-            handle=encodable(answer["id"]) if status == "completed" else None,
+            handle=encodable(answer["id"]) if status == "completed" and answer.get("store") is not False else None,
         )
 
 

@@ -122,7 +122,7 @@ class ModelGenerator:
         if reply is None:
             raise ProviderRejected("the provider returned None")
         if reply.handle is not None:
-            # One call, one provider session. One that stays behind harms nobody (DESIGN 4).
+            # It was not to be held, but this provider does. One that stays behind harms nobody (DESIGN 4).
             with contextlib.suppress(ProviderError):
                 self._provider.dispose(reply.handle)
         return None if listener.fault else reply
@@ -139,6 +139,7 @@ class ModelGenerator:
             turn_id=request.name,
             step=f"summary:{request.purpose}{':terse' if request.terse else ''}",
             timeout_seconds=self._workload.timeout_seconds,
+            is_single=True,
         )
 
     def _judged(self, reply: ModelReply, request: SummaryRequest, source: str, marker: str) -> Settlement:

@@ -169,6 +169,7 @@ def _shell(body: Mapping[str, Any], handle: str, status: str) -> dict[str, Any]:
         "incomplete_details": None,
         "model": body["model"],
         "previous_response_id": body.get("previous_response_id"),
+        "store": body.get("store", True),
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": body.get("tools", []),

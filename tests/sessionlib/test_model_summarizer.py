@@ -136,8 +136,15 @@ def test_one_that_is_cancelled_on_its_way_is_stopped() -> None:
     assert provider.heard == [RECORD]
 
 
+def test_a_provider_need_not_hold_the_call() -> None:
+    """Nothing will follow it, and it says so."""
+    provider = ScriptedProvider([RECORD])
+    asked(provider)
+    assert [request.is_single for request in provider.requests] == [True]
+
+
 def test_a_held_provider_session_is_disposed() -> None:
-    """One call, one provider session, gone afterwards."""
+    """Of a provider that holds it all the same: one call, one provider session, gone afterwards."""
     provider = ScriptedProvider([RECORD], shape=Shape.HELD)
     asked(provider)
     assert provider.handles == ()

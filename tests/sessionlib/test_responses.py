@@ -66,6 +66,14 @@ def test_a_request_carries_everything() -> None:
     }
 
 
+def test_a_call_that_nothing_follows_is_not_stored() -> None:
+    """The answer's id is no handle then: there is nothing to go on with, and nothing to delete."""
+    provider, seen = answering(Responses, json={**response(said(TEXT)), "store": False})
+    reply = provider.complete(request_of(is_single=True))
+    assert json.loads(seen[0].content)["store"] is False
+    assert (reply.text, reply.handle) == ("Hi", None)
+
+
 def test_a_continued_conversation_carries_what_is_new() -> None:
     """Beside the handle: instructions and tools, which the API does not keep, and the entries that it has not."""
     held = [Entry.user("Hello"), Entry.tool_call("c:1", "{}", "f")]
