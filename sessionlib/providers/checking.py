@@ -39,13 +39,13 @@ class Checked:
 
 
 def models_of(catalog: Catalog) -> Iterator[tuple[str, str, int | None]]:
-    """Each provider with each model that an agent or a choice asks it for, and the window that is declared for it.
+    """Each provider with each model that an agent or a choice asks it for, and the smallest window that is declared.
 
     A provider that nobody names comes with the model "".
     """
     asked: dict[tuple[str, str], int | None] = {}
-    for agent in catalog.agents.values():
-        asked[(agent.provider, agent.model)] = agent.window_tokens
+    for agent in sorted(catalog.agents.values(), key=lambda agent: agent.window_tokens):
+        asked.setdefault((agent.provider, agent.model), agent.window_tokens)
     for choice in catalog.choices.values():
         asked.setdefault((choice.provider, choice.model), choice.window_tokens)
     for provider in catalog.provider_names:
