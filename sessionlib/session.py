@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +15,15 @@ from typing import Any, Self
 from sessionlib.agent import Agent
 from sessionlib.catalog import Catalog, ProviderSource
 from sessionlib.entries import Entry
-from sessionlib.errors import AnswerTimeout, HandoffTimeout, InvalidInput, UnknownSession, place_of
+from sessionlib.errors import (
+    AnswerTimeout,
+    HandoffTimeout,
+    InvalidInput,
+    ProviderError,
+    ProviderUnavailable,
+    UnknownSession,
+    place_of,
+)
 from sessionlib.events import Reply, reply_of
 from sessionlib.handoffs import Handoff, handoff_of
 from sessionlib.ids import require_id
@@ -29,6 +38,7 @@ from sessionlib.running import (
     run_digest,
     run_disposals,
     run_handoff,
+    run_orphan,
     run_rotation,
     run_turn,
     unobserved,
@@ -37,6 +47,7 @@ from sessionlib.starts import Start, starting_history
 from sessionlib.stores.contract import (
     Busy,
     Committed,
+    DueItem,
     DueKind,
     Event,
     Grant,
@@ -66,7 +77,8 @@ class Session:
 
     `send` never waits for a summary: past the rotation line a background thread rotates. Leaving the block waits at
     most *grace_seconds* for the rotation or digest under way, then abandons it: what it saved is there when the session
-    is opened again. A session in a file goes on where it was.
+    is opened again. A session in a file goes on where it was. What a provider holds for a session that was purged is
+    let go of by the threads of the file's sessions, until that succeeds; leaving the block tries once more.
     """
 
     def __init__(
@@ -242,8 +254,8 @@ class Session:
 
     def purge(self) -> None:
         """Delete the session and all it ever held."""
-        while not self._store.purge(self.session_id):
-            pass
+        self._purge(self.session_id)
+        self._due.set()
 
     def __enter__(self) -> Self:
         return self
@@ -290,28 +302,53 @@ class Session:
             self._due.wait(IDLE_SECONDS)
             self._due.clear()
             is_last = self._closing.is_set()
-            try:
-                if not is_last:
-                    self._rotate_while_due()
-                    run_disposals(self._engine, self.session_id)
-                self._keep_journal()
-            except Exception as exc:  # noqa: BLE001 - nobody waits for it, and it is looked at again
-                log.warning("background work failed", extra={"error": f"{type(exc).__name__} at {place_of(exc)}"})
+            if not is_last:
+                _attempt(self._rotate_while_due)
+                _attempt(lambda: run_disposals(self._engine, self.session_id))
+            _attempt(self._sweep)
+            _attempt(self._keep_journal)
 
     def _rotate_while_due(self) -> None:
         while run_rotation(self._engine, self.session_id).rotation_id and not self._closing.is_set():
             pass
 
-    def _keep_journal(self) -> None:
-        """Do what is due for the journal.
+    def _sweep(self) -> None:
+        """Do what is due and is not looked for by the thread whose session it is of.
 
         A sweep puts off what it finds, whosever it is: so the digests of all sessions of the file are requested here,
-        and each is made by its own session's thread.
+        and each is made by its own session's thread. Purged sessions have none: what a purge that was killed has left
+        is deleted here, and what providers hold for them is let go of.
         """
-        for item in self._store.due(0):
+        items = self._store.due(0)
+        for item in items:
             if item.kind is DueKind.CAPTURE:
                 with suppress(UnknownSession):  # purged since
                     self._store.capture(item.session_id, "finished")
+            elif item.kind is DueKind.RETENTION:
+                self._purge(item.session_id)
+        self._let_go([item for item in items if item.kind is DueKind.ORPHAN])
+
+    def _purge(self, session_id: str) -> None:
+        while not self._store.purge(session_id):
+            pass
+
+    def _let_go(self, orphans: list[DueItem]) -> None:
+        """Try each once, but none after a provider that is away: rotations wait for this thread, and so does leaving.
+
+        What is left comes again with a later sweep, in another order: one that fails always is in nobody's way.
+        """
+        random.shuffle(orphans)
+        for orphan in orphans:
+            try:
+                run_orphan(self._engine, orphan.session_id, orphan.id)
+            except (ProviderError, InvalidInput) as exc:
+                ids = {"session_id": orphan.session_id, "error": exc.code}
+                log.warning("provider session of a purged session not let go of", extra=ids)
+                if isinstance(exc, ProviderUnavailable):
+                    return
+
+    def _keep_journal(self) -> None:
+        """Make the digest that is due, and publish what is not yet."""
         run_digest(self._engine, self.session_id)
         publish_digests(self._store, self.session_id)
 
@@ -340,6 +377,14 @@ class _Abandonable:
     @property
     def is_lost(self) -> bool:
         return self._lease.is_lost or self._abandoned.is_set()
+
+
+def _attempt(work: Callable[[], object]) -> None:
+    """Background work, of which one kind that fails keeps no other from being done."""
+    try:
+        work()
+    except Exception as exc:  # noqa: BLE001 - nobody waits for it, and it is looked at again
+        log.warning("background work failed", extra={"error": f"{type(exc).__name__} at {place_of(exc)}"})
 
 
 def _until(timeout_seconds: float | None) -> Iterator[float]:

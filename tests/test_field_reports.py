@@ -277,7 +277,7 @@ def test_t106_hints_carry_ids_only() -> None:
     """Every message that the reaper sends is a handful of ids."""
     for kind, hint in HINTS.items():
         _, ids = hint(DueItem(session_id="s", kind=kind, id="i"))
-        assert set(ids) <= {"session_id", "turn_id", "rotation_id", "job_id"}
+        assert set(ids) <= {"session_id", "turn_id", "rotation_id", "job_id", "orphan_id"}
 
 
 def test_t119_figures_are_there_after_a_rotation() -> None:

@@ -10,7 +10,9 @@ from sessionlib.running import (
     run_digest,
     run_disposals,
     run_handoff,
+    run_orphan,
     run_rotation,
+    unobserved,
 )
 from workers.dispatch import CAPTURE, PUBLISH, PURGE, RUN_DIGEST, RUN_HANDOFF, send_hints
 from workers.parts import Parts
@@ -62,6 +64,11 @@ def publish(parts: Parts, session_id: str) -> int:
 def dispose(parts: Parts, session_id: str, observe: Observe) -> int:
     """Let the provider forget what nobody uses; how many. Raises ProviderUnavailable: it stays due."""
     return run_disposals(parts.engine(observe), session_id)
+
+
+def let_go(parts: Parts, session_id: str, orphan_id: str) -> None:
+    """Let the provider forget what it held for a purged session. Raises ProviderUnavailable: it stays due."""
+    run_orphan(parts.engine(unobserved), session_id, orphan_id)
 
 
 def purge(parts: Parts, session_id: str) -> None:

@@ -310,7 +310,11 @@ class ClientSession:
             self._connection.dispatch.send(CAPTURE, session_id=self.session_id)
 
     def purge(self) -> None:
-        """Delete the session and all it ever held; bounded work at a time, the rest in the background."""
+        """Delete the session and all it ever held; bounded work at a time, the rest in the background.
+
+        What providers hold for it is let go of after the next sweep of a worker: nobody waits for that, so no hint is
+        sent.
+        """
         if not self._connection.store.purge(self.session_id):
             self._connection.dispatch.send(PURGE, session_id=self.session_id)
 

@@ -12,6 +12,7 @@ from workers.dispatch import (
     CAPTURE,
     CLOSE_CALLS,
     DISPOSE,
+    LET_GO,
     PUBLISH,
     PURGE,
     RUN_DIGEST,
@@ -31,6 +32,7 @@ HINTS: Mapping[DueKind, Callable[[DueItem], tuple[str, dict[str, str]]]] = {
     DueKind.CAPTURE: lambda item: (CAPTURE, {"session_id": item.session_id}),
     DueKind.PUBLICATION: lambda item: (PUBLISH, {"session_id": item.session_id}),
     DueKind.DISPOSAL: lambda item: (DISPOSE, {"session_id": item.session_id}),
+    DueKind.ORPHAN: lambda item: (LET_GO, {"session_id": item.session_id, "orphan_id": item.id}),
     DueKind.OPEN_CALLS: lambda item: (CLOSE_CALLS, {"session_id": item.session_id}),
     DueKind.RETENTION: lambda item: (PURGE, {"session_id": item.session_id}),
 }

@@ -19,6 +19,8 @@ from workers.connection import Client, store_errors
 DIRECTORY = Path(__file__).parent / "lua"
 LIBRARIES = ("_lib", "_capturing", "_turns", "_rotations", "_rooms", "_notes", "_jobs", "_begin")
 """What scripts may use, in this order: each uses those before it."""
+FIRST = "save_step"
+"""It is sent along before others, so a server has it before them: else it would run those without it."""
 NO_FLAGS_ERROR = "near '#'"
 """What a server answers that does not know script flags: fakeredis, whose Lua cannot read the `#!lua` line."""
 
@@ -77,9 +79,19 @@ class Scripts:
     def _replies(self, calls: Sequence[KeyedCall]) -> list[Any]:
         """What the server replies to *calls*, errors among it. A server that lost its scripts is sent them again."""
         replies = self._exchanged(calls)
-        if not replies or any(isinstance(reply, NoScriptError) for reply in replies):
-            replies = [self._asked(name, keys, args) for name, keys, args in calls]
-        return replies
+        if any(isinstance(reply, NoScriptError) for reply in replies):
+            self._load()
+            replies = []
+        return replies or [self._asked(name, keys, args) for name, keys, args in calls]
+
+    def _load(self) -> None:
+        """Send all scripts, in the order in which a server may have them; any order will do where calls go singly."""
+        if not isinstance(self._client, redis.Redis):
+            return
+        with self._client.pipeline(transaction=False) as pipeline:
+            for name in sorted(self._scripts, key=lambda name: name != FIRST):
+                pipeline.script_load(str(self._scripts[name].script))
+            pipeline.execute()
 
     def _exchanged(self, calls: Sequence[KeyedCall]) -> list[Any]:
         """What the server replies to *calls*, errors among it, over one connection; nothing with a cluster's client,
@@ -115,6 +127,7 @@ class Scripts:
 
     def _drop_flags(self) -> None:
         self._scripts = {name: self._without_flags(script) for name, script in self._scripts.items()}
+        self._load()
 
     def _without_flags(self, script: Script) -> Script:
         return self._client.register_script(str(script.script).partition("\n")[2])

@@ -247,7 +247,7 @@ class RedisStore(StoreReads, StoreJobs):
     def due(self, partition: int, limit: int = 100) -> Sequence[DueItem]:
         self._require_partition(partition)
         members = self.scripts.run("due", self.keys.of_partition(partition), limit)
-        parts = [member.decode().split("|") for member in members]
+        parts = [member.decode().split("|", 2) for member in members]  # an orphan's id may hold anything
         return [DueItem(session_id=session_id, kind=DueKind(kind), id=work_id) for kind, session_id, work_id in parts]
 
     def close_open_calls(self, session_id: str) -> None:
@@ -255,6 +255,10 @@ class RedisStore(StoreReads, StoreJobs):
 
     def disposed(self, session_id: str, handle: str) -> None:
         self._run("disposed", session_id, json.dumps(handle))
+
+    def let_go(self, session_id: str, orphan_id: str) -> None:
+        checks.check_text("orphan_id", orphan_id)
+        self._run("let_go", session_id, orphan_id)
 
 
 def _emission(grant: Grant, kind: str, data: dict[str, Any]) -> tuple[str, Grant, str, str]:

@@ -16,6 +16,7 @@ from workers.dispatch import (
     CAPTURE,
     CLOSE_CALLS,
     DISPOSE,
+    LET_GO,
     PING,
     PUBLISH,
     PURGE,
@@ -72,6 +73,12 @@ def publish(session_id: str) -> None:
 def dispose(session_id: str) -> None:
     """Let the provider forget sessions that nobody uses any more."""
     background.dispose(parts(), session_id, unobserved)
+
+
+@app.task(name=LET_GO)
+def let_go(session_id: str, orphan_id: str) -> None:
+    """Let the provider forget what it held for a session that was purged."""
+    background.let_go(parts(), session_id, orphan_id)
 
 
 @app.task(name=CLOSE_CALLS)

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any
 
 from sessionlib.archive import pack
-from sessionlib.counters import counter_named
 from sessionlib.errors import (
     InvalidInput,
     ProviderError,
@@ -36,6 +35,7 @@ from sessionlib.stores.contract import (
     Room,
     Snapshot,
 )
+from sessionlib.stores.orphans import orphan_of
 from sessionlib.summaries.contract import Summarizer, Workload
 from sessionlib.window import Budgets
 from sessionlib.workloads import WorkloadKind
@@ -68,6 +68,16 @@ def run_disposals(engine: Engine, session_id: str) -> int:
     return count
 
 
+def run_orphan(engine: Engine, session_id: str, orphan_id: str) -> None:
+    """Let the provider forget what it held for a session that was purged.
+
+    Raises ProviderError, or InvalidInput for a provider that is not in the catalog: it stays due.
+    """
+    handle = orphan_of(orphan_id)
+    engine.catalog.provider(handle.provider).dispose(handle.handle, handle.parent)
+    engine.store.let_go(session_id, orphan_id)
+
+
 class RotationRun:
     """One granted rotation."""
 
@@ -75,7 +85,7 @@ class RotationRun:
         self._engine, self._grant, self._held = engine, grant, held
         self._observe = observer_of(engine, grant)
         self._agent = engine.agent(grant.session_id, grant.snapshot.agent)
-        self._counter = counter_named(self._agent.counter)
+        self._counter = self._agent.own_counter
         self._snapshot = recounted(grant.snapshot, self._agent, self._counter)
         self._steps = StepLog(engine, grant)
         self._is_reset = self._agent.policy.kind == "work_room"

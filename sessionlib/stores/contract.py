@@ -95,6 +95,9 @@ class DueKind(StrEnum):
     """A stretch is finished, or will be if nobody speaks until then: a digest of it is to be requested."""
     PUBLICATION = "publication"
     """Digests that the agent's journal does not have yet."""
+    ORPHAN = "orphan"
+    """A provider session whose session was purged. It outlives that session; the member's id is all that is known of
+    it: see `sessionlib.stores.orphans`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -641,6 +644,9 @@ class Limits:
     """All notes of one session."""
     journal_limit: int = 1_000
     """Digests that are kept of one session, and published ones of one agent; the oldest go first."""
+    orphan_sweeps: int = 43_200
+    """Sweeps after which an orphan is given up: 30 days of `sweep_last_seconds`, after which OpenAI, by default, has
+    forgotten a response by itself (OpenAI API guide, "Conversation state", data retention)."""
 
 
 class SessionStore(Protocol):
@@ -780,7 +786,8 @@ class SessionStore(Protocol):
         ...
 
     def purge(self, session_id: str, batch: int = 1_000) -> bool:
-        """Delete at most *batch* keys or rows of the session; True when nothing is left."""
+        """Delete at most *batch* keys or rows of the session; True when nothing is left. With the first call each
+        provider session that it holds is an orphan, due now."""
         ...
 
     def due(self, partition: int, limit: int = 100) -> Sequence[DueItem]:
@@ -797,6 +804,10 @@ class SessionStore(Protocol):
 
     def disposed(self, session_id: str, handle: str) -> None:
         """The provider let go of *handle*."""
+        ...
+
+    def let_go(self, session_id: str, orphan_id: str) -> None:
+        """The provider let go of an orphan of that session, which may be gone, or opened anew."""
         ...
 
     def turn(self, session_id: str, turn_id: str) -> TurnView | None:

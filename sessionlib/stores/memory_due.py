@@ -24,9 +24,13 @@ class MemoryDueShelf:
 
     def move(self, item: DueItem, at: float, sweeps: int) -> None:
         moved = DueMember(item.session_id, item.kind, item.id, at, sweeps)
-        mine = (item.session_id, item.kind, item.id)
-        others = (member for member in self.world.due if (member.session_id, member.kind, member.work_id) != mine)
-        self.world = replace(self.world, due=by_time(*others, moved))
+        self.drop(item)
+        self.world = replace(self.world, due=by_time(*self.world.due, moved))
+
+    def drop(self, item: DueItem) -> None:
+        dropped = (item.session_id, item.kind, item.id)
+        left = (member for member in self.world.due if (member.session_id, member.kind, member.work_id) != dropped)
+        self.world = replace(self.world, due=tuple(left))
 
     def pull_back(self, kinds: Sequence[DueKind], latest: float) -> None:
         self.world = replace(

@@ -248,7 +248,9 @@ class MemoryShelf:
         self.world = replace(self.world, due=left)
 
     def drop_all_due(self) -> None:
-        left = tuple(member for member in self.world.due if member.session_id != self.session_id)
+        left = tuple(
+            member for member in self.world.due if member.session_id != self.session_id or member.kind is DueKind.ORPHAN
+        )
         self.world = replace(self.world, due=left)
 
     def agent(self, digest: str) -> str | None:

@@ -254,6 +254,11 @@ class RuledStore(ABC):
         with self._operation(session_id) as op:
             handles.disposed(op, handle)
 
+    def let_go(self, session_id: str, orphan_id: str) -> None:
+        checks.check_text("orphan_id", orphan_id)
+        with self._operation(session_id) as op:
+            lifecycle.let_go(op, orphan_id)
+
     def turn(self, session_id: str, turn_id: str) -> TurnView | None:
         require_id("turn_id", turn_id)
         with self._operation(session_id, write=False) as op:

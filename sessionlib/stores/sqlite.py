@@ -84,7 +84,10 @@ CREATE TABLE notes (session TEXT, name TEXT, key TEXT NOT NULL, size INTEGER NOT
     PRIMARY KEY (session, name));
 """
 
-FORMATS = (FIRST_FORMAT, WITH_JOBS, WITH_NOTES)
+WITH_ORPHANS = ""
+"""No table: a kind of due member, and a field of disposals in the head, that older code cannot read."""
+
+FORMATS = (FIRST_FORMAT, WITH_JOBS, WITH_NOTES, WITH_ORPHANS)
 """What makes a file of each format one of the next; the first makes an empty file one. A change that older code cannot
 work with adds one."""
 

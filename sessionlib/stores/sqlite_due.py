@@ -30,6 +30,11 @@ class SqliteDueShelf:
             (at, sweeps, item.session_id, item.kind, item.id),
         )
 
+    def drop(self, item: DueItem) -> None:
+        self.connection.execute(
+            "DELETE FROM due WHERE session = ? AND kind = ? AND work = ?", (item.session_id, item.kind, item.id)
+        )
+
     def pull_back(self, kinds: Sequence[DueKind], latest: float) -> None:
         for kind in kinds:
             self.connection.execute("UPDATE due SET at = ? WHERE at > ? AND kind = ?", (latest, latest, kind))

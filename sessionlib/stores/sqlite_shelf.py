@@ -280,7 +280,7 @@ class SqliteShelf:
         self._run("DELETE FROM due WHERE session = ? AND kind = ? AND work = ?", kind, work_id)
 
     def drop_all_due(self) -> None:
-        self._run("DELETE FROM due WHERE session = ?")
+        self._run("DELETE FROM due WHERE session = ? AND kind <> ?", DueKind.ORPHAN)
 
     def agent(self, digest: str) -> str | None:
         row = self.connection.execute("SELECT data FROM agents WHERE digest = ?", (digest,)).fetchone()

@@ -63,7 +63,14 @@ OTHER_SERVERS = ("cluster", "oldest")
 """Servers that run the same scripts under other rules, or with an older Lua: the core of the contract shows it."""
 CORE = (
     *("test_store_submit", "test_store_steps", "test_store_commit", "test_store_rotation", "test_store_lifecycle"),
-    *("test_store_handles", "test_store_notes", "test_store_postings", "test_store_room", "test_store_streaming"),
+    *(
+        "test_store_handles",
+        "test_store_orphans",
+        "test_store_notes",
+        "test_store_postings",
+        "test_store_room",
+        "test_store_streaming",
+    ),
 )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
+from sessionlib.codec import decode, encode
 from sessionlib.entries import Entry
-from sessionlib.errors import SessionError
+from sessionlib.errors import SessionError, StoreCorrupt
 from sessionlib.providers.contract import ModelReply
 from sessionlib.stores.contract import (
     DELTA,
@@ -19,6 +21,7 @@ from sessionlib.stores.contract import (
     Busy,
     DueKind,
     Grant,
+    Handle,
     HandoffRequest,
     JournalEntry,
     Lane,
@@ -31,7 +34,9 @@ from sessionlib.stores.contract import (
     TurnInput,
 )
 from sessionlib.stores.memory import DueMember, MemoryShelf, MemoryStore, World
+from sessionlib.stores.orphans import orphan_id, orphan_of
 from sessionlib.stores.rules.due import SHORT_KINDS, longest_interval, sweep_interval
+from sessionlib.stores.rules.state import Disposal
 
 
 class StrictStore(MemoryStore):
@@ -278,6 +283,44 @@ def test_score_too_far_ahead_is_pulled_back(store: StrictStore, clock: Clock, ki
     store.due(0)
     [member] = store.world.due
     assert member.at == clock.now + longest_interval(store.limits)
+
+
+@pytest.mark.parametrize(("sweeps", "given"), [(43_199, 1), (43_200, 0)])
+def test_orphan_is_given_up_after_thirty_days(store: StrictStore, clock: Clock, sweeps: int, given: int) -> None:
+    """Of sweeps a minute: by then its provider has forgotten it by itself."""
+    store.world = World(due=(DueMember("s", DueKind.ORPHAN, "x", clock.now, sweeps),))
+    assert len(store.due(0)) == given
+    assert len(store.world.due) == given
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DueKind if kind is not DueKind.ORPHAN])
+def test_nothing_else_is_ever_given_up(store: StrictStore, clock: Clock, kind: DueKind) -> None:
+    """Somebody waits for it, or for its end."""
+    store.world = World(due=(DueMember("s", kind, "x", clock.now, 10**6),))
+    assert [item.kind for item in store.due(0)] == [kind]
+    assert len(store.world.due) == 1
+
+
+@pytest.mark.parametrize("until", ["", "h1", 'h\t1\n"ü'])
+def test_orphan_is_known_by_its_id(until: str) -> None:
+    """The id tells the handle, and where its disposal stops."""
+    held = Handle(handle='h\t2\n"ü', epoch=3, next_seq=5, provider="held", parent="h1")
+    assert orphan_of(orphan_id(held, until)) == replace(held, parent=until)
+
+
+@pytest.mark.parametrize("damaged", ["", "x", "\t", "x\t{}", f"h\t{encode(Handle(handle='h', epoch=0, next_seq=1))}"])
+def test_damaged_orphan_is_named(damaged: str) -> None:
+    """It is no handle, and nobody is asked to let go of it."""
+    with pytest.raises(StoreCorrupt):
+        orphan_of(damaged)
+
+
+@pytest.mark.parametrize("stop", ["", "h1"])
+def test_disposal_of_an_older_head(stop: str) -> None:
+    """Formerly the handle's parent said where its disposal stops: it is read alike."""
+    stored = f'{{"handle":{{"handle":"h2","epoch":0,"next_seq":1,"parent":"{stop}"}},"waits_for":"t1"}}'
+    disposal = decode(Disposal, f'{{"v":1,"type":"Disposal","value":{stored}}}')
+    assert (disposal.until, disposal.handle.parent, disposal.waits_for) == (stop, stop, "t1")
 
 
 @pytest.mark.parametrize("kind", [DueKind.OPEN_CALLS, DueKind.RETENTION, DueKind.CAPTURE])

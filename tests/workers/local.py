@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from sessionlib.agent import Agent
 from sessionlib.archive import unpack
@@ -22,6 +23,7 @@ from workers.dispatch import (
     CAPTURE,
     CLOSE_CALLS,
     DISPOSE,
+    LET_GO,
     PUBLISH,
     PURGE,
     RUN_DIGEST,
@@ -90,7 +92,8 @@ class LocalWorkers:
             leases=Leases(self.store),
             snapshots=SnapshotCache(),
         )
-        self._tasks: Mapping[str, Callable[[str], object]] = {
+        self._tasks: Mapping[str, Callable[..., object]] = {
+            LET_GO: partial(background.let_go, self.parts),
             RUN_TURN: lambda session_id: front.run(self.parts, session_id, unobserved),
             RUN_ROTATION: lambda session_id: background.rotate(self.parts, session_id, unobserved),
             DISPOSE: lambda session_id: background.dispose(self.parts, session_id, unobserved),
@@ -104,7 +107,8 @@ class LocalWorkers:
 
     def send(self, task: str, **ids: str) -> None:
         self.sent.append((task, ids))
-        self._pool.submit(self._tasks[task], ids["session_id"])
+        named = ids if task == LET_GO else {"session_id": ids["session_id"]}  # the others' are for the operator's eyes
+        self._pool.submit(self._tasks[task], **named)
 
     def close(self) -> None:
         """Wait for what runs."""

@@ -6,13 +6,16 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import fakeredis
 import pytest
 import redis
 
 from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput, StoreError, StoreFull, StoreUnavailable
+from sessionlib.providers.contract import ModelReply
 from sessionlib.stores.contract import (
     DELTA,
     Adoption,
@@ -20,6 +23,7 @@ from sessionlib.stores.contract import (
     Answer,
     DueKind,
     Grant,
+    Handle,
     Lane,
     Limits,
     OpenRequest,
@@ -27,6 +31,7 @@ from sessionlib.stores.contract import (
     RoundCommit,
     SubmitRequest,
     TurnInput,
+    UnsavedStep,
 )
 from tests.waiting import wait_for
 from workers import wire
@@ -327,6 +332,24 @@ def test_lost_scripts_are_sent_again(store: RedisStore, client: redis.Redis) -> 
     assert store.turn("s", "t") is not None
 
 
+@pytest.mark.parametrize("has_flags", [True, False], ids=["server", "fakeredis"])
+def test_a_restarted_server_never_runs_a_commit_without_the_step_that_comes_along(
+    store: RedisStore, client: redis.Redis, *, has_flags: bool
+) -> None:
+    """It knows `commit` from a round that brought no step along; that of the next round is saved all the same."""
+    if not has_flags:
+        store = RedisStore(fakeredis.FakeRedis(server=fakeredis.FakeServer()))
+        open_session(store)
+    submit(store, "t")
+    grant = begin(store)
+    store.client.script_flush()
+    store.commit(grant, replace(answered(grant), answer=None))
+    lost = Handle(handle="h", epoch=0, next_seq=1)
+    step = UnsavedStep(position=0, name="model:1", result=ModelReply(text="x"), handle=lost)
+    store.commit(grant, replace(answered(grant), round=1, commit_token="c2", last_step=step, input_index=-1))
+    assert list(store.handles_to_dispose("s")) == [lost]
+
+
 # Servers
 
 
@@ -452,6 +475,19 @@ def test_sweeps_double_until_something_happens(client: redis.Redis, namespace: s
         assert_swept_for(store, interval)
     begin(store)
     assert_swept_for(store, 0.01)
+
+
+def test_an_orphan_that_is_given_up_leaves_nothing(client: redis.Redis, namespace: str) -> None:
+    """Neither a due member, nor how often it was swept."""
+    limits = Limits(sweep_first_seconds=0.0, orphan_sweeps=2)
+    store = RedisStore(client, namespace=namespace, limits=limits)
+    open_session(store)
+    submit(store, "t")
+    grant = begin(store)
+    store.commit(grant, replace(answered(grant), handle=Handle(handle="h", epoch=0, next_seq=1)))
+    assert store.purge("s")
+    assert [len(store.due(0)) for _ in range(3)] == [1, 1, 0]
+    assert [client.exists(store.keys.shared(kind, 0)) for kind in ("due", "timers", "sweeps")] == [0, 0, 0]
 
 
 def assert_swept_for(store: RedisStore, interval: float) -> None:

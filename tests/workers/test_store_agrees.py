@@ -74,6 +74,7 @@ LASTING = Limits(
     hint_bytes=10,
     notes_limit=3,
     notes_bytes=60,
+    orphan_sweeps=2,
 )
 PASSING = replace(
     LASTING,
@@ -167,7 +168,7 @@ class Walk:
             (self.fail, 6), (self.cancel, 4), (self.request_rotation, 5), (self.cancel_rotation, 1), (self.close, 1),
             (self.close_open_calls, 2), (self.dispose, 4), (self.sweep, 6), (self.snapshot, 6), (self.purge, 1),
             (self.request_handoff, 6), (self.capture, 6), (self.settle, 12), (self.settle_again, 2), (self.publish, 4),
-            (self.write_note, 6), (self.lift_brake, 2),
+            (self.write_note, 6), (self.lift_brake, 2), (self.let_go, 2),
         ]  # fmt: skip
         names, weights = zip(*moves, strict=True)
         for session_id in SESSIONS:
@@ -522,6 +523,11 @@ class Walk:
     def dispose(self, session_id: str) -> None:
         name = self.handle().handle
         self.both(f"disposed {name!r}", session_id, lambda store, of: store.disposed(session_id, name))
+
+    def let_go(self, session_id: str) -> None:
+        orphans = [due.work_id for due in self.rules.world.due if (due.session_id, due.kind) == (session_id, "orphan")]
+        orphan_id = self.random.choice([*orphans, "none"])
+        self.both("let_go", session_id, lambda store, of: store.let_go(session_id, orphan_id))
 
     def sweep(self, _: str) -> None:
         def swept(store: SessionStore, of: Any) -> list[tuple[str, ...]]:

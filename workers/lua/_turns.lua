@@ -65,9 +65,12 @@ local function dispose(head, name, handle, parent, waits_for)
   if waits_for == "" then make_due("disposal", "", NOW) end
 end
 
--- Let go of what a turn's steps brought and no round took over: lines "<name>\t<handle>\t<parent>" on the turn.
+-- What a turn's steps brought and no round took over: lines "<name>\t<handle>\t<parent>" on the turn.
+local UNTAKEN = "([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)"
+
+-- Let go of it.
 local function let_go_of_untaken(head, turn)
-  for name, handle, parent in string.gmatch(get(turn, "handles"), "([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)") do
+  for name, handle, parent in string.gmatch(get(turn, "handles"), UNTAKEN) do
     if not is_known_handle(head, name) then dispose(head, name, handle, parent, "") end
   end
   set(turn, "handles", "")

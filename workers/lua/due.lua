@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- What is overdue in a partition, oldest first, each marked swept: its next time moves forward, doubling.
+-- What is overdue in a partition, oldest first, each marked swept: its next time moves forward, doubling. An orphan that
+-- was swept often enough is given up in the place of that.
 -- KEYS of the partition   ARGV[1] how many at most
 -- Returns members "kind|session|id".
 local limit = tonumber(ARGV[1])
@@ -19,8 +20,12 @@ local function overdue(key)
   return found
 end
 
-local function mark_swept(item)
-  local sweeps = sweeps_of(item.member, item.at)
+local function give_up(item)
+  call("ZREM", item.key, item.member)
+  call("HDEL", SWEEPS, item.member)
+end
+
+local function mark_swept(item, sweeps)
   local wait = math.min(LIMITS.sweep_first_seconds * 2 ^ math.min(sweeps, 32), LIMITS.sweep_last_seconds)
   local at = text(NOW + wait)
   call("ZADD", item.key, at, item.member)
@@ -33,7 +38,13 @@ for _, item in ipairs(overdue(TIMERS)) do items[#items + 1] = item end
 table.sort(items, function(a, b) return a.at < b.at or (a.at == b.at and a.member < b.member) end)
 local members = {}
 for i = 1, math.min(limit, #items) do
-  mark_swept(items[i])
-  members[i] = items[i].member
+  local item = items[i]
+  local sweeps = sweeps_of(item.member, item.at)
+  if sweeps >= LIMITS.orphan_sweeps and string.match(item.member, "^orphan|") then
+    give_up(item)
+  else
+    mark_swept(item, sweeps)
+    members[#members + 1] = item.member
+  end
 end
 return members

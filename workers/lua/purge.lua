@@ -1,9 +1,24 @@
 #!lua flags=allow-oom
 -- Delete a session bit by bit. The first call leaves a tombstone, which refuses everything; the last removes it.
 -- KEYS of the session   ARGV[1] how many keys to delete at most
--- Deletes the keys of its turns and jobs, named from the tag. What is published stays.
+-- Deletes the keys of its turns and jobs, named from the tag. What is published stays, and so does the due member of
+-- each provider session that it held ("orphan", its id "<parent at which the disposal stops>\t<handle>").
 -- Returns 1 when nothing is left, else 0.
 local left = tonumber(ARGV[1])
+
+-- What the session holds, or its running turn remembers, is due without it, each handle once.
+local function leave_orphans(head)
+  local names = {}
+  local function leave(name, handle, parent)
+    if name == "" or names[name] then return end
+    names[name] = true
+    make_due("orphan", parent .. "\t" .. handle, NOW)
+  end
+  leave(get(head, "handle_name"), get(head, "handle"), "")
+  for _, disposal in ipairs(disposals_of(head)) do leave(disposal.name, disposal.handle, disposal.parent) end
+  local untaken = call("HGET", key_of("turn", work_of(head, "turn")), "handles") or ""
+  for name, handle, parent in string.gmatch(untaken, UNTAKEN) do leave(name, handle, parent) end
+end
 
 local function bury(head)
   for _, id in ipairs(unfinished_ids(head, "turn")) do
@@ -15,6 +30,7 @@ local function bury(head)
     for _, id in ipairs(unfinished_ids(head, lane)) do not_due(lane, id) end
   end
   for _, kind in ipairs({"open_calls", "disposal", "capture", "publication"}) do not_due(kind, "") end
+  leave_orphans(head)
   if get(head, "fill_band") ~= "" then count("fill:" .. get(head, "fill_band"), -1) end
   count("sessions", -1)
   call("ZREM", INDEX, SESSION)

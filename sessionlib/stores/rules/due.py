@@ -15,15 +15,22 @@ SHORT_KINDS = (
     DueKind.HANDOFF,
     DueKind.DIGEST,
     DueKind.PUBLICATION,
+    DueKind.ORPHAN,
 )
 """Kinds that never lie further ahead than a lease, a sweep or a retry. The others wait as long as callers say."""
 
 
 def sweep(shelf: DueShelf, now: float, limits: Limits, limit: int) -> Sequence[DueItem]:
-    """The overdue members, each moved forward; members that a clock set back left too far ahead are pulled back."""
+    """The overdue members, each moved forward; members that a clock set back left too far ahead are pulled back.
+
+    An orphan that was swept `orphan_sweeps` times is given up: by now its provider has forgotten it by itself.
+    """
     shelf.pull_back(SHORT_KINDS, now + longest_interval(limits))
     items = []
     for item, sweeps in shelf.overdue(now, limit):
+        if item.kind is DueKind.ORPHAN and sweeps >= limits.orphan_sweeps:
+            shelf.drop(item)
+            continue
         shelf.move(item, now + sweep_interval(sweeps, limits), sweeps + 1)
         items.append(item)
     return items

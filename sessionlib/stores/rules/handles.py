@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sessionlib.stores.contract import DueKind, Handle, RoundCommit
+from sessionlib.stores.orphans import orphan_id
 from sessionlib.stores.rules.operation import Operation
 from sessionlib.stores.rules.state import Disposal, Turn
 
@@ -25,7 +26,7 @@ def keep_handle(op: Operation, turn: Turn, commit: RoundCommit) -> None:
     if commit.epoch == op.head.epoch:
         op.update(handle=commit.handle)
         if before is not None and not _goes_on(before, commit.handle):
-            _dispose(op, _chain(before))
+            _dispose(op, Disposal(handle=before, is_chain=True))
     elif commit.handle is not None:
         _dispose_unless_known(op, commit.handle)
     let_go_of_untaken(op, turn)
@@ -42,7 +43,7 @@ def retire_handle(op: Operation) -> None:
     handle = op.head.handle
     if handle is not None:
         op.update(handle=None)
-        _dispose(op, _chain(handle), waits_for=op.head.work)
+        _dispose(op, Disposal(handle=handle, is_chain=True, waits_for=op.head.work))
 
 
 def free_disposals(op: Operation, turn_id: str) -> None:
@@ -63,13 +64,21 @@ def disposed(op: Operation, handle: str) -> None:
         op.shelf.drop_due(DueKind.DISPOSAL, "")
 
 
+def leave_orphans(op: Operation) -> None:
+    """The session is purged: what it holds, or its running turn remembers, is due without it, each handle once."""
+    head = op.head
+    turn = op.shelf.turn(head.work) if head.work else None
+    held = [Disposal(handle=head.handle, is_chain=True)] if head.handle else []
+    held += [*head.disposals, *(Disposal(handle=handle) for handle in (turn.handles if turn else ()))]
+    names: set[str] = set()
+    for disposal in held:
+        if disposal.handle.handle not in names:
+            names.add(disposal.handle.handle)
+            op.due(DueKind.ORPHAN, orphan_id(disposal.handle, disposal.until))
+
+
 def _goes_on(before: Handle, after: Handle | None) -> bool:
     return after is not None and before.handle in (after.handle, after.parent)
-
-
-def _chain(newest: Handle) -> Handle:
-    """All that it continues goes with it."""
-    return replace(newest, parent="")
 
 
 def _dispose_unless_known(op: Operation, handle: Handle) -> None:
@@ -77,10 +86,10 @@ def _dispose_unless_known(op: Operation, handle: Handle) -> None:
     known = [head.handle] if head.handle else []
     known += [disposal.handle for disposal in head.disposals]
     if handle.handle not in [one.handle for one in known]:
-        _dispose(op, handle)
+        _dispose(op, Disposal(handle=handle))
 
 
-def _dispose(op: Operation, handle: Handle, waits_for: str = "") -> None:
-    op.update(disposals=(*op.head.disposals, Disposal(handle=handle, waits_for=waits_for)))
-    if not waits_for:
+def _dispose(op: Operation, disposal: Disposal) -> None:
+    op.update(disposals=(*op.head.disposals, disposal))
+    if not disposal.waits_for:
         op.due(DueKind.DISPOSAL)

@@ -15,6 +15,7 @@ from sessionlib.stores.rules.ending import (
     rest,
     unfinished_turns,
 )
+from sessionlib.stores.rules.handles import leave_orphans
 from sessionlib.stores.rules.operation import Operation
 from sessionlib.stores.rules.rotations import cancel_rotation, request_rotation
 from sessionlib.stores.rules.state import Head, LiveEntry
@@ -109,6 +110,11 @@ def close_open_calls(op: Operation) -> None:
         make_next_due(op)
 
 
+def let_go(op: Operation, orphan_id: str) -> None:
+    """Whatever has become of the session: an orphan is none of it."""
+    op.shelf.drop_due(DueKind.ORPHAN, orphan_id)
+
+
 def purge(op: Operation, batch: int) -> bool:
     """One bounded step of deleting a session; the tombstone goes last."""
     if op.stored_head is None:
@@ -123,8 +129,10 @@ def purge(op: Operation, batch: int) -> bool:
 
 
 def _entomb(op: Operation) -> None:
-    """Refuse everything from now on; the reaper finishes what this caller does not."""
+    """Refuse everything from now on; the reaper finishes what this caller does not. What providers hold for the session
+    must not stay behind: it is due by itself."""
     op.shelf.count_unfinished(-(op.shelf.inbox_count() + bool(op.head.work)))
     op.shelf.drop_all_due()
+    leave_orphans(op)
     op.due(DueKind.RETENTION)
     op.update(purged=True)

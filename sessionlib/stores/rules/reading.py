@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sessionlib.errors import InvalidInput, StoreCorrupt
 from sessionlib.layout import Layout
@@ -150,7 +151,8 @@ def _rotation_state(head: Head, now: float) -> str:
 def handles_to_dispose(op: Operation) -> tuple[Handle, ...]:
     if op.is_gone:
         return ()
-    return tuple(disposal.handle for disposal in op.head.disposals if not disposal.waits_for)
+    due = (disposal for disposal in op.head.disposals if not disposal.waits_for)
+    return tuple(replace(disposal.handle, parent=disposal.until) for disposal in due)
 
 
 def events(op: Operation, turn_id: str, after: str, limit: int) -> Sequence[Event]:

@@ -124,8 +124,15 @@ class Disposal:
     """A held provider session that is used no more once the turn it waits for has ended ("" waits for nobody)."""
 
     handle: Handle
-    """Its parent says where the disposal stops: see `Handle.parent`."""
+    """As it was committed, or brought by a step."""
+    is_chain: bool = False
+    """It was the session's: all that it continues goes with it."""
     waits_for: str = ""
+
+    @property
+    def until(self) -> str:
+        """Where the disposal stops: see `Handle.parent`."""
+        return "" if self.is_chain else self.handle.parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
