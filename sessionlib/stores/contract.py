@@ -96,8 +96,8 @@ class DueKind(StrEnum):
     PUBLICATION = "publication"
     """Digests that the agent's journal does not have yet."""
     ORPHAN = "orphan"
-    """A provider session whose session was purged. It outlives that session; the member's id is all that is known of
-    it: see `sessionlib.stores.orphans`."""
+    """A provider session that no session has: its own was purged, or a step was refused that brought it. It outlives
+    every session; the member's id is all that is known of it: see `sessionlib.stores.orphans`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -687,7 +687,7 @@ class SessionStore(Protocol):
         """Save a step at *position* (0 first, counted over the whole work) and return how many there are.
 
         *handle*: the provider session that the result brought (turn lane only). It is due for disposal once its round
-        is committed without it, or its turn ends.
+        is committed without it, or its turn ends; if the step is refused it is an orphan, unless the session has it.
 
         Raises LeaseLost, also when the position would leave a gap.
         """

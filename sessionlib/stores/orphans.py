@@ -1,4 +1,6 @@
-"""Orphans: provider sessions whose session was purged. The id of its due member is all that is left to know of one.
+"""Orphans: provider sessions that no session has, since theirs was purged, or refused the step that brought them.
+
+The id of its due member is all that is left to know of one.
 
 Lua builds the same id, so it consists of texts that Lua has: where the disposal stops (JSON; "" for the whole chain), a
 tab, and the handle as `codec.encode` gives it. JSON holds no tab.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from sessionlib.errors import InvalidInput, LeaseLost
@@ -125,7 +125,7 @@ class RuledStore(ABC):
         self, grant: Grant, position: int, name: str, result: EffectResult, handle: Handle | None = None
     ) -> int:
         checks.check_step(grant, handle)
-        with self._operation(grant.session_id) as op:
+        with self._disowning(grant, handle), self._operation(grant.session_id) as op:
             return work.save_step(op, grant, position, name, result, handle)
 
     def renew(self, grant: Grant) -> None:
@@ -149,11 +149,24 @@ class RuledStore(ABC):
 
     def commit(self, grant: Grant, commit: RoundCommit) -> Committed:
         checks.check_commit(commit)
-        with self._operation(grant.session_id) as op:
-            if step := commit.last_step:
-                with suppress(LeaseLost):  # as for a commit that is sent again; what it may do itself is checked next
+        step = commit.last_step
+        with self._disowning(grant, step.handle if step else None), self._operation(grant.session_id) as op:
+            if step:
+                try:
                     work.save_step(op, grant, step.position, step.name, step.result, step.handle)
+                except LeaseLost:  # as for a commit that is sent again; what it may do itself is checked next
+                    _disown(op, grant, step.handle)
             return turns.commit(op, grant, commit)
+
+    @contextmanager
+    def _disowning(self, grant: Grant, handle: Handle | None) -> Iterator[None]:
+        """What a step brought that is refused is nobody's: that must be known though nothing else is written."""
+        try:
+            yield
+        except LeaseLost:
+            with self._operation(grant.session_id) as op:
+                _disown(op, grant, handle)
+            raise
 
     def adopt(self, grant: Grant, adoption: Adoption) -> Adopted:
         checks.check_adoption(adoption)
@@ -316,3 +329,8 @@ class RuledStore(ABC):
     def agent_json(self, session_id: str) -> str:
         with self._operation(session_id, write=False) as op:
             return reading.agent_json(op)
+
+
+def _disown(op: Operation, grant: Grant, handle: Handle | None) -> None:
+    if handle is not None:
+        handles.disown(op, grant.work_id, handle)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from sessionlib.errors import InvalidInput
-from sessionlib.stores.contract import DueKind
+from sessionlib.errors import InvalidInput, LeaseLost
+from sessionlib.stores.contract import DueKind, Grant
 from sessionlib.stores.orphans import orphan_id, orphan_of
 from tests.contract.arena import SESSION, Arena, handle
 from tests.contract.conftest import MakeArena
-from tests.contract.test_store_handles import brought, child
+from tests.contract.test_store_handles import REPLY, brought, child
 from tests.contract.test_store_lifecycle import purge
 
 
@@ -209,3 +209,66 @@ def test_bad_ids_of_orphans(arena: Arena, bad: str) -> None:
     """Refused by every store alike."""
     with pytest.raises(InvalidInput):
         arena.store.let_go(SESSION, bad)
+
+
+def taken_over(arena: Arena, grant: Grant) -> None:
+    arena.expire()
+    arena.begin()
+
+
+def cancelled(arena: Arena, grant: Grant) -> None:
+    arena.store.cancel(SESSION, grant.work_id)
+
+
+def purged(arena: Arena, grant: Grant) -> None:
+    del grant
+    purge(arena)
+
+
+@pytest.mark.parametrize("lose", [taken_over, cancelled, purged])
+def test_what_a_refused_step_brings_is_one(arena: Arena, lose: Callable[[Arena, Grant], None]) -> None:
+    """Whoever was given it has gone on without: the reply came too late."""
+    arena.submit("t1")
+    grant = arena.begin()
+    lose(arena, grant)
+    for _ in range(2):
+        with pytest.raises(LeaseLost):
+            arena.store.save_step(grant, 0, "model:0", REPLY, child("h2", "h1"))
+    assert swept(arena) == [orphan_id(child("h2", "h1"), "h1")]
+
+
+def test_what_a_step_beyond_a_gap_brings_is_one(arena: Arena) -> None:
+    """It is refused like any."""
+    arena.submit("t1")
+    grant = arena.begin()
+    with pytest.raises(LeaseLost):
+        arena.store.save_step(grant, 5, "model:0", REPLY, handle("h1"))
+    assert told(swept(arena)) == [("h1", "")]
+
+
+def test_a_step_that_comes_again_too_late_brings_none(arena: Arena) -> None:
+    """Its turn remembers the handle, or the session has it, or is to let go of it."""
+    grant = brought(arena, "t1", handle("h1"))
+    taken_over(arena, grant)
+
+    def refused() -> None:
+        with pytest.raises(LeaseLost):
+            arena.store.save_step(grant, 0, "model:0", REPLY, handle("h1"))
+
+    refused()
+    arena.expire()
+    arena.finish(arena.begin(), handle=handle("h1"))
+    refused()
+    arena.answer("t2", handle=handle("h2"))
+    refused()
+    assert swept(arena) == []
+
+
+def test_a_refused_step_without_a_handle_leaves_nothing(arena: Arena) -> None:
+    """As of every provider that holds nothing."""
+    arena.submit("t1")
+    grant = arena.begin()
+    cancelled(arena, grant)
+    with pytest.raises(LeaseLost):
+        arena.store.save_step(grant, 0, "model:0", REPLY)
+    assert swept(arena) == []

@@ -10,7 +10,7 @@ import pytest
 from sessionlib.catalog import Catalog
 from sessionlib.errors import InvalidInput, ProviderUnavailable
 from sessionlib.inputs import open_request
-from sessionlib.providers.contract import CallRequest, ModelReply, Provider, Shape
+from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Provider, Shape
 from sessionlib.providers.scripted import ScriptedProvider
 from sessionlib.running import Engine, run_disposals, run_orphan
 from sessionlib.session import Session
@@ -246,3 +246,35 @@ def test_a_disposal_that_fails_keeps_no_orphan_from_being_let_go_of(
         session.store.purge("gone")
         wait_for(lambda: not here.handles, what="the orphan to be let go of")
         assert len(away.handles) == 3
+
+
+def test_a_reply_that_comes_after_its_turn_was_cancelled_is_let_go_of() -> None:
+    """While the model was still thinking: nobody saves what it says, and what it continues goes on."""
+
+    def think(request: ModelRequest) -> str:
+        if request.turn_id == "t2":
+            stage.store.cancel(SESSION, "t2")
+        return "said"
+
+    provider = ScriptedProvider(think, shape=Shape.HELD)
+    stage = Stage(agent(), provider)
+    stage.run("t1")
+    assert stage.run("t2") == "lost"
+    let_go(stage)
+    assert (provider.disposed, provider.handles) == (("handle-2",), ("handle-1",))
+
+
+def test_a_reply_that_comes_after_its_session_was_purged_is_let_go_of() -> None:
+    """With what the session held before."""
+
+    def think(request: ModelRequest) -> str:
+        if request.turn_id == "t2":
+            purge(stage)
+        return "said"
+
+    provider = ScriptedProvider(think, shape=Shape.HELD)
+    stage = Stage(agent(), provider)
+    stage.run("t1")
+    assert stage.run("t2") == "lost"
+    let_go(stage)
+    assert provider.handles == ()

@@ -68,6 +68,17 @@ end
 -- What a turn's steps brought and no round took over: lines "<name>\t<handle>\t<parent>" on the turn.
 local UNTAKEN = "([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)"
 
+-- A handle that a refused step of a turn brought: whoever was given it has gone on without, or is gone. It is due by
+-- itself, unless the session has it, is to let go of it already, or the turn remembers it.
+local function disown(head, turn_id, line)
+  local name, handle, parent = string.match(line, UNTAKEN)
+  if not name or is_known_handle(head, name) then return end
+  for remembered in string.gmatch(call("HGET", key_of("turn", turn_id), "handles") or "", UNTAKEN) do
+    if remembered == name then return end
+  end
+  make_due("orphan", parent .. "\t" .. handle, NOW)
+end
+
 -- Let go of it.
 local function let_go_of_untaken(head, turn)
   for name, handle, parent in string.gmatch(get(turn, "handles"), UNTAKEN) do

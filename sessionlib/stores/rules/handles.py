@@ -6,6 +6,7 @@ that no round took over goes by itself, and its disposal stops at its parent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sessionlib.stores.contract import DueKind, Handle, RoundCommit
@@ -18,6 +19,14 @@ def remember(op: Operation, turn_id: str, handle: Handle) -> None:
     """A step brought it: until a round takes it over, it is the turn's."""
     turn = op.require_turn(turn_id)
     op.shelf.put_turn(replace(turn, handles=(*turn.handles, handle)))
+
+
+def disown(op: Operation, turn_id: str, handle: Handle) -> None:
+    """A step brought it that is refused: whoever was given it has gone on without, or is gone. It is due by itself."""
+    turn = op.shelf.turn(turn_id)
+    names = [one.handle for one in (*_known(op), *(turn.handles if turn else ()))]
+    if handle.handle not in names:
+        op.due(DueKind.ORPHAN, orphan_id(handle, handle.parent))
 
 
 def keep_handle(op: Operation, turn: Turn, commit: RoundCommit) -> None:
@@ -82,11 +91,16 @@ def _goes_on(before: Handle, after: Handle | None) -> bool:
 
 
 def _dispose_unless_known(op: Operation, handle: Handle) -> None:
-    head = op.head
-    known = [head.handle] if head.handle else []
-    known += [disposal.handle for disposal in head.disposals]
-    if handle.handle not in [one.handle for one in known]:
+    if handle.handle not in [one.handle for one in _known(op)]:
         _dispose(op, Disposal(handle=handle))
+
+
+def _known(op: Operation) -> Sequence[Handle]:
+    """What the session goes on with, or is to let go of already."""
+    if op.is_gone:
+        return ()
+    held = (op.head.handle,) if op.head.handle else ()
+    return (*held, *(disposal.handle for disposal in op.head.disposals))
 
 
 def _dispose(op: Operation, disposal: Disposal) -> None:
