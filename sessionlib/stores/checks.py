@@ -196,6 +196,8 @@ def _check_input(value: TurnInput) -> None:
         rule = "must be a message that is not blank" if not value.results else "must be a message or results, not both"
         raise InvalidInput("message", value.message, rule)
     require_encodable("message", value.message)
+    if value.media and value.results:
+        raise InvalidInput("media", len(value.media), "must stand beside a message")
     call_ids = [call_id for call_id, _ in value.results]
     for call_id, text in value.results:
         if not call_id.strip() or call_ids.count(call_id) > 1:

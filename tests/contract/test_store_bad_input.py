@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sessionlib.attachments import media_from_url
 from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput
 from sessionlib.stores.contract import SubmitRequest, TurnInput
@@ -64,8 +65,9 @@ def test_odd_but_good_messages(arena: Arena, message: str) -> None:
         TurnInput(results=(("c1", "x"), ("c1", "y"))),
         TurnInput(results=(("", "x"),)),
         TurnInput(results=(("c1", "\udfff"),)),
+        TurnInput(results=(("c1", "x"),), media=(media_from_url("https://example.org/a.png"),)),
     ],
-    ids=["nothing", "both", "twice", "unnamed", "surrogate"],
+    ids=["nothing", "both", "twice", "unnamed", "surrogate", "media"],
 )
 def test_bad_inputs(arena: Arena, value: TurnInput) -> None:
     """A turn starts from a message or from results, each for one call."""
