@@ -12,6 +12,10 @@ from sessionlib.agent import Agent
 from sessionlib.catalog import Catalog, load_catalog
 from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput, StoreCorrupt
+from sessionlib.policies.log_merge import LogMerge
+from sessionlib.policies.slots import Slots
+from sessionlib.policies.tiers import Tiers
+from sessionlib.policies.work_room import WorkRoom
 from sessionlib.providers.contract import ModelRequest
 from sessionlib.providers.scripted import ScriptedProvider
 from sessionlib.summaries.contract import ConsolidationRequest
@@ -108,6 +112,17 @@ def test_toml_names_every_api_by_its_kind(tmp_path: Path, kind: str, shown: str)
     path = tmp_path / "agents.toml"
     path.write_text(f'[providers.p]\nkind = "{kind}"\nbase_url = "http://m.test"\napi_key_env = "KEY"\n')
     assert repr(load_catalog(str(path), {"KEY": "secret-key"}).provider("p")) == f"{shown}('http://m.test')"
+
+
+@pytest.mark.parametrize("policy", [LogMerge(), Tiers(), Slots(), WorkRoom(work_budget_tokens=20_000)])
+def test_toml_names_every_policy_by_its_kind(tmp_path: Path, policy: LogMerge | Tiers | Slots | WorkRoom) -> None:
+    """With its fields, in a table of its own."""
+    fields = policy.model_dump(mode="json", exclude_defaults=True) | {"kind": policy.kind}
+    written = "\n".join(f"{name} = {json.dumps(value)}" for name, value in fields.items())
+    path = tmp_path / "agents.toml"
+    agent = "[agents.a]\nwindow_tokens = 64000\n[agents.a.policy]"
+    path.write_text(f"[providers.default]\nkind = 'scripted'\n{agent}\n{written}\n")
+    assert load_catalog(str(path)).agent("a").policy == policy
 
 
 def test_a_key_can_stand_in_a_file(tmp_path: Path) -> None:
