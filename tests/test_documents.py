@@ -17,7 +17,7 @@ from sessionlib.media import MEDIA_LIMIT_BYTES
 from sessionlib.media_tokens import PAGE_TEXT_TOKENS
 from sessionlib.overflow import CUTS, UNREPORTED_OVERFLOW_RATIO
 from sessionlib.policies.figures import RESULT_CAP_DIVISOR
-from sessionlib.policies.log_merge import FRESH_DIVISOR, MERGED_DIVISOR, LogMerge
+from sessionlib.policies.log_merge import ACCEPTED_DIVISOR, FRESH_DIVISOR, MERGED_DIVISOR, LogMerge
 from sessionlib.policies.slots import Slots
 from sessionlib.policies.slots_shelf import SLOTS_PER_TIER, TIER_COUNT
 from sessionlib.presets import SPEC_POLICY
@@ -33,7 +33,7 @@ from workers.waiting import LOOK_SECONDS, OUTAGE_SECONDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
-WORDS: Mapping[float, str] = {3: "a third", 4: "a quarter", 5: "a fifth", 8: "an eighth"}
+WORDS: Mapping[float, str] = {2: "a half", 3: "a third", 4: "a quarter", 5: "a fifth", 8: "an eighth"}
 
 LIMITS, SETTINGS, POLICY, SLOTS = Limits(), Settings(), LogMerge(), Slots()
 IDEMPOTENCY_DAYS = SETTINGS.idempotency_seconds / DAY_SECONDS
@@ -84,7 +84,7 @@ FIGURES = [
     ("docs/design.md", f"`spec` has ratio {SPEC_POLICY.convergence_ratio} (strictly below)"),
     ("docs/design.md", f"accepted at ≤ {POLICY.merge_ratio} of its source"),
     ("docs/design.md", f"at most {WORDS[MERGED_DIVISOR]} of the records' budget"),
-    ("docs/design.md", f"a fresh record at most {WORDS[FRESH_DIVISOR]} of it"),
+    ("docs/design.md", f"asked for within {WORDS[FRESH_DIVISOR]} of it and accepted up to {WORDS[ACCEPTED_DIVISOR]}"),
     ("docs/design.md", f"extractive, cut to {EXTRACTIVE_RATIO}"),
     ("docs/design.md", f"at most {SLOTS.verbatim_rounds}, as far as {SLOTS.tail_fraction:.2f} of the window"),
     ("docs/design.md", f"A tier holds {SLOTS_PER_TIER} slots"),
