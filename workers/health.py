@@ -100,6 +100,8 @@ class Observations:
 
     servers: tuple[ServerFigures, ...]
     waiting: tuple[Waiting, ...] = ()
+    braked_count: int = 0
+    """Open sessions whose brake is on."""
     watched: Mapping[Role, Watched] = field(default_factory=dict)
     broker_error: str = ""
     """Why the workers could not be asked; "" if they could."""
@@ -118,7 +120,17 @@ def _store_checks(found: Observations) -> list[Check]:
     return [
         _check("store", Verdict.OK, "it answers"),
         *(check for server in found.servers for check in server_checks(server)),
+        *braked_checks(found.braked_count),
     ]
+
+
+def braked_checks(braked_count: int) -> list[Check]:
+    """What waits for an operator and for no worker. That there is nothing is no check."""
+    if braked_count < 1:
+        return []
+    said = "1 session is braked: its" if braked_count == 1 else f"{braked_count} sessions are braked: their"
+    lists, lifts = "`sessionctl ls --braked` lists such", "`sessionctl brake SESSION --lift` releases one"
+    return [_check("brakes", Verdict.WARNING, f"{said} requests are trimmed; {lists}, {lifts}")]
 
 
 def server_checks(server: ServerFigures) -> list[Check]:

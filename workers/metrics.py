@@ -54,6 +54,12 @@ FAMILIES = (
         counters={str(band): f"fill:{band}" for band in BANDS},
     ),
     Family(
+        name="sessionlib_sessions_braked",
+        kind="gauge",
+        help="Open sessions that are braked now: their requests are trimmed until the brake is lifted.",
+        counters={"": "braked"},
+    ),
+    Family(
         name="sessionlib_turns_unfinished",
         kind="gauge",
         help="Turns that were accepted and have not ended.",

@@ -44,6 +44,7 @@ def observe(settings: Settings, roles: Sequence[Role], deadline_seconds: float) 
     try:
         servers = server_figures(store)
         waiting = tuple(waiting_work(store)) if worker_roles else ()
+        braked = braked_count(store) if "store" in roles else 0
     finally:
         store.close_connections()
     watched: Mapping[Role, Watched] = {}
@@ -56,6 +57,7 @@ def observe(settings: Settings, roles: Sequence[Role], deadline_seconds: float) 
     return Observations(
         servers=servers,
         waiting=waiting,
+        braked_count=braked,
         watched=watched,
         broker_error=broker_error,
         deadline_seconds=deadline_seconds,
@@ -75,6 +77,14 @@ def server_figures(store: RedisStore) -> tuple[ServerFigures, ...]:
         )
         for node in memory
     )
+
+
+def braked_count(store: RedisStore) -> int:
+    """Open sessions whose brake is on, by the counters of all partitions: one exchange, however many there are."""
+    with store_errors(), store.client.pipeline(transaction=False) as pipeline:
+        for partition in range(store.partition_count):
+            pipeline.hget(store.keys.shared("counters", partition), "braked")
+        return sum(int(counted or 0) for counted in pipeline.execute())
 
 
 def _nodes(info: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -107,9 +107,11 @@ class StoreReads(ScriptedStore):
         return None if text is None else str(text.decode())
 
     def counters(self, partition: int) -> dict[str, int]:
-        """Figures of a partition: `unfinished` turns, `sessions`, turns by end state, `rotations`, `fill:<tenths>`.
+        """Figures of a partition: `unfinished` turns, `sessions`, turns by end state, `rotations`, `resets` among them,
+        `brakes`, `braked`, `fill:<tenths>`.
 
         `fill:7` counts sessions whose conversation takes seven tenths of their rotation line, `fill:10` those past it.
+        `brakes` counts how often a brake engaged, `braked` the open sessions whose brake is on now.
         """
         self._require_partition(partition)
         with store_errors():

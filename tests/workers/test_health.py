@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -9,7 +10,8 @@ import pytest
 
 from sessionlib.agent import Agent
 from sessionlib.inputs import open_request, turn_input
-from sessionlib.stores.contract import Lane, SubmitRequest
+from sessionlib.stores.contract import Lane, Room, SubmitRequest
+from tests.contract.arena import Arena
 from tests.waiting import wait_for
 from workers import probes
 from workers.embedded import EmbeddedServer
@@ -68,6 +70,26 @@ def test_t107_server_set_up_for_loss_is_warned_about(change: dict[str, object], 
     assert warned.name == name
     assert reason in warned.reason
     assert judge(replace(observed(), servers=(server,)), ("store",)).is_well
+
+
+@pytest.mark.parametrize(
+    ("braked_count", "reason"),
+    [(1, "1 session is braked: its requests are trimmed"), (3, "3 sessions are braked: their requests are trimmed")],
+)
+def test_braked_sessions_are_a_warning_that_names_what_to_do(braked_count: int, reason: str) -> None:
+    """The deployment does its work, but somebody has to look at these."""
+    health = judge(replace(observed(), braked_count=braked_count), ("store",))
+    (warned,) = [check for check in health.checks if check.verdict is Verdict.WARNING]
+    assert (warned.name, health.is_well) == ("brakes", True)
+    assert warned.reason.startswith(reason)
+    assert "`sessionctl ls --braked`" in warned.reason
+    assert "`sessionctl brake SESSION --lift`" in warned.reason
+
+
+def test_braked_sessions_are_the_store_s_matter() -> None:
+    """A worker's health check says nothing of them."""
+    (check,) = judge(replace(observed(), braked_count=3), ("front",)).checks
+    assert check.name == "front"
 
 
 def test_server_without_a_memory_limit_is_never_full() -> None:
@@ -166,6 +188,24 @@ def test_turn_behind_another_does_not_wait_for_a_worker(store: RedisStore) -> No
     partition = store.keys.partition("s")
     wait_for(lambda: [item.id for item in store.due(partition)] == ["behind"])
     assert probes.waiting_work(store) == []
+
+
+def test_braked_sessions_are_observed(settings: Settings, store: RedisStore) -> None:
+    """Of all partitions, and only where the store is judged."""
+    arena = Arena(store, lambda _: None, time.time)
+    for session_id in ("s0", "s1", "s2"):
+        arena.open(session_id)
+        arena.submit("t", session_id=session_id)
+        arena.finish(arena.begin(session_id=session_id), room=Room(breathless_count=3, is_braked=True))
+    assert len({store.keys.partition(session_id) for session_id in ("s0", "s1", "s2")}) == 2
+    assert probes.observe(settings, ("store",), 1.0).braked_count == 3
+    assert probes.observe(settings, ("front",), 0.5).braked_count == 0
+
+
+def test_observing_a_store_that_was_never_used_writes_nothing(settings: Settings, store: RedisStore) -> None:
+    """The number of partitions is for workers and callers to fix, not for a check with other settings."""
+    assert probes.observe(settings, ("store",), 1.0).braked_count == 0
+    assert list(store.client.scan_iter(f"*{settings.namespace}*")) == []
 
 
 def test_without_workers_nothing_is_left_in_the_queues(settings: Settings, store: RedisStore) -> None:

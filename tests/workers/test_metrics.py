@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import httpx
@@ -11,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sessionlib.agent import Agent
 from sessionlib.providers.scripted import ScriptedProvider
+from sessionlib.stores.contract import Room
+from tests.contract.arena import SESSION, Arena
 from tests.waiting import wait_for
 from tests.workers.local import LocalWorkers, connected, local_workers, store_at
 from workers.client import Sessions
@@ -50,9 +53,10 @@ def test_every_metric_is_there_before_anything_happened() -> None:
     """With 0: a dashboard finds what it asks for."""
     found = samples(exposition({}))
     assert set(found.values()) == {0}
-    assert {"sessionlib_sessions", "sessionlib_turns_ended_total:answered", "sessionlib_sessions_by_fill:10"} <= set(
-        found
-    )
+    assert {
+        *("sessionlib_sessions", "sessionlib_sessions_braked"),
+        *("sessionlib_turns_ended_total:answered", "sessionlib_sessions_by_fill:10"),
+    } <= set(found)
 
 
 def test_t119_a_scrape_counts_what_was_done(workers: LocalWorkers, url: str) -> None:
@@ -70,6 +74,18 @@ def test_t119_a_scrape_counts_what_was_done(workers: LocalWorkers, url: str) -> 
     assert (found["sessionlib_turns_unfinished"], found["sessionlib_turns_ended_total:failed"]) == (0, 0)
     assert found["sessionlib_rotations_total"] >= 1
     assert sum(count for name, count in found.items() if name.startswith("sessionlib_sessions_by_fill")) == 1
+
+
+def test_a_scrape_shows_how_many_are_braked_now(workers: LocalWorkers, url: str) -> None:
+    """A gauge: it falls when the brake is lifted, and the count of brakes stays."""
+    arena = Arena(workers.store, lambda _: None, time.time)
+    arena.open()
+    arena.answer("t", room=Room(breathless_count=3, is_braked=True))
+    names = "sessionlib_sessions_braked", "sessionlib_brakes_total"
+    assert [samples(httpx.get(f"{url}/metrics").text)[name] for name in names] == [1, 1]
+    workers.store.lift_brake(SESSION)
+    assert [samples(httpx.get(f"{url}/metrics").text)[name] for name in names] == [0, 1]
+    assert "# TYPE sessionlib_sessions_braked gauge" in httpx.get(f"{url}/metrics").text
 
 
 def test_no_id_and_no_content_is_shown(workers: LocalWorkers, url: str) -> None:

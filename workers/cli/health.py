@@ -31,7 +31,8 @@ def health(
     """Judge a deployment by the work that it finishes.
 
     The store must answer (its memory policy and append-only file are checked). A worker of each role must finish a
-    probe, or other work, in time; nothing may wait long that nobody begins. Warnings do not fail the check.
+    probe, or other work, in time; nothing may wait long that nobody begins. Warnings do not fail the check; one is that
+    sessions are braked, which `sessionctl ls --braked` lists.
 
     \b
     Examples:

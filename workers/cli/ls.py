@@ -33,20 +33,26 @@ def list_sessions(
     after: Annotated[
         str, typer.Option("--after", metavar="CURSOR", help="The next page: what the page before named.")
     ] = "",
+    braked: Annotated[
+        bool, typer.Option("--braked", help="Only open sessions that are braked, found by looking at every session.")
+    ] = False,
 ) -> None:
     """List sessions: state, fill, queue, archive.
 
     Fill is conversation tokens as a share of the window without instructions and tools. The order is the store's own.
+    With --braked a page is full of sessions whose requests are trimmed, since fresh windows brought nothing: what
+    `sessionctl health` counts, and `sessionctl brake SESSION --lift` releases.
 
     \b
     Examples:
       sessionctl ls
       sessionctl ls --limit 500 --json | jq '.sessions[] | select(.queued_count > 3).session_id'
       sessionctl ls --after 3:trip-1
+      sessionctl ls --braked --json | jq -r '.sessions[].session_id'
 
     Exit codes: 0 fine; 2 bad input; 3 store.
     """
-    ids, cursor = page(call.sessions.connection.store, after, limit)
+    ids, cursor = (braked_page if braked else page)(call.sessions.connection.store, after, limit)
     listed = [found for session_id in ids if (found := look(call.sessions, session_id)) is not None]
     if call.as_json:
         from workers.cli.figures import session_figures
@@ -55,9 +61,9 @@ def list_sessions(
         return
     call.show(session_table(listed, time.time()))
     if not listed:
-        call.say("no sessions")
+        call.say("no braked sessions" if braked else "no sessions")
     if cursor:
-        call.say(f"more: sessionctl ls --after {cursor}")
+        call.say(f"more: sessionctl ls {'--braked ' if braked else ''}--after {cursor}")
 
 
 def page(store: SessionStore, after: str, limit: int) -> tuple[list[str], str]:
@@ -72,6 +78,27 @@ def page(store: SessionStore, after: str, limit: int) -> tuple[list[str], str]:
         ids.extend(found)
         partition += 0 if cursor else 1
     return ids, f"{partition}:{cursor}" if partition < store.partition_count else ""
+
+
+def braked_page(store: SessionStore, after: str, limit: int) -> tuple[list[str], str]:
+    """As `page`, of those that are open and braked: it looks on until there are *limit*, or nothing is left."""
+    ids: list[str] = []
+    cursor = after
+    while len(ids) < limit:
+        seen, cursor = page(store, cursor, limit - len(ids))
+        ids += [session_id for session_id in seen if is_braked(store, session_id)]
+        if not cursor:
+            break
+    return ids, cursor
+
+
+def is_braked(store: SessionStore, session_id: str) -> bool:
+    """Whether a session is there, open and braked."""
+    try:
+        view = store.view(session_id)
+    except UnknownSession:
+        return False
+    return view.room.is_braked and view.state == "open"
 
 
 def _position(after: str, partition_count: int) -> tuple[int, str]:

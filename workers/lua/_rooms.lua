@@ -1,6 +1,5 @@
--- Where a session under `work_room` stands: one text in the head, as Python encodes a Room. Lua knows the brake in it.
-
-local function is_braked(room) return string.find(room, '"is_braked":true', 1, true) ~= nil end
+-- Where a session under `work_room` stands: one text in the head, as Python encodes a Room. Lua knows the brake in it
+-- (`is_braked`, which `_rotations` has for its count).
 
 -- The same with the brake lifted.
 local function unbraked(room)

@@ -15,9 +15,21 @@ local function request_rotation(head, reason, by)
   return id
 end
 
+local function is_braked(room) return string.find(room, '"is_braked":true', 1, true) ~= nil end
+
+-- Open sessions that are braked: one counter. The head keeps what was counted: one that was braked before there was a
+-- counter enters it at its next commit, and none leaves it that is not in it.
+local function count_braked(head)
+  local now = get(head, "state") == "open" and is_braked(get(head, "room")) and "1" or ""
+  if now == get(head, "braked_counted") then return end
+  count("braked", now == "1" and 1 or -1)
+  set(head, "braked_counted", now)
+end
+
 -- Request a rotation if the line is reached and no back-off holds.
 local function check_line(head, line_tokens, by)
   count_fill(head, line_tokens)
+  count_braked(head)
   if conversation_tokens(head) < line_tokens or number(head, "backoff_until") > NOW then return end
   request_rotation(head, "line", by)
 end

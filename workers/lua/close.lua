@@ -6,6 +6,7 @@ local head = load(HEAD)
 if not is_there(head) then return false end
 if get(head, "state") == "open" then
   set(head, "state", "closed")
+  count_braked(head)
   note("closed", "{}")
   rest(head)
 end

@@ -7,6 +7,7 @@ if not is_there(head) then return false end
 local room = get(head, "room")
 if not is_braked(room) then return 0 end
 set(head, "room", unbraked(room))
+count_braked(head)
 set(head, "lifted_under", get(head, "turn:token"))
 note("brake_lifted", "{}")
 save_head(head)

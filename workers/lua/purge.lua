@@ -32,6 +32,7 @@ local function bury(head)
   for _, kind in ipairs({"open_calls", "disposal", "capture", "publication"}) do not_due(kind, "") end
   leave_orphans(head)
   if get(head, "fill_band") ~= "" then count("fill:" .. get(head, "fill_band"), -1) end
+  if get(head, "braked_counted") ~= "" then count("braked", -1) end
   count("sessions", -1)
   call("ZREM", INDEX, SESSION)
   set(head, "purged", "1")
