@@ -74,7 +74,7 @@ def test_an_own_loop_has_pictures_both_ways(session: ClientSession) -> None:
     """As chat messages; a result with one is a ToolResult."""
     call = CallRequest(call_id="c1", name="camera", arguments='{"what": "door"}')
     with session.turn("see", media=[MAP]) as turn:
-        shown = {"type": "image_url", "image_url": {"url": MAP.url}}
+        shown = {"type": "image_url", "image_url": {"url": MAP.url, "detail": "high"}}
         assert turn.messages()[-1]["content"] == [{"type": "text", "text": "see"}, shown]
         turn.commit("", calls=[call], results={"c1": ToolResult("a door", (MAP,))})
         assert turn.messages()[-1]["content"][1] == shown

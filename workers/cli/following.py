@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from sessionlib.events import Reply
     from sessionlib.stores.contract import Event
     from workers.client import Turn
+
+LOOK_SECONDS = 0.1
+"""A signal that comes in the moment before a wait begins is noticed when the wait ends."""
 
 Listener = Callable[["Event"], None]
 
@@ -35,9 +39,11 @@ class Following:
         if not self._is_begun:
             self._is_begun = True
             self._thread.start()
-        self._thread.join(timeout_seconds)
-        if timeout_seconds is not None and self._thread.is_alive():
-            raise AnswerTimeout(self._turn.turn_id, timeout_seconds)
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while self._thread.is_alive():
+            if deadline is not None and time.monotonic() >= deadline:
+                raise AnswerTimeout(self._turn.turn_id, timeout_seconds or 0.0)
+            self._thread.join(LOOK_SECONDS)
         if self._error is not None:
             raise self._error
         return self._turn.answer(timeout_seconds)
