@@ -23,8 +23,18 @@ class Redacted:
 def redact(text: str) -> Redacted:
     """*text* with every secret that is recognised replaced by `[redacted: KIND]`.
 
-    What is replaced once is not found again: redacting the outcome changes nothing and counts 0.
+    What is replaced once is not found again: redacting the outcome changes nothing and counts 0. So a text with secrets
+    is looked at again: what was none beside a secret may be one beside what stands for it.
     """
+    count = 0
+    while True:
+        text, found = _redacted_once(text)
+        if not found:
+            return Redacted(text, count)
+        count += found
+
+
+def _redacted_once(text: str) -> tuple[str, int]:
     count = 0
     for kind, expression in _FORMATS:
         text, found = expression.subn(f"[redacted: {kind}]", text)
@@ -32,7 +42,7 @@ def redact(text: str) -> Redacted:
     for place in _PLACES:
         text, found = place.redacted(text)
         count += found
-    return Redacted(text, count)
+    return text, count
 
 
 def _word(start: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessionlib.agent import Agent
@@ -192,6 +192,7 @@ _fragments = st.sampled_from(
 )
 
 
+@example(f"{_values[1]}{_values[20][:15]}{_values[0]}{_values[20]}")
 @given(st.lists(_fragments | hostile_texts, max_size=6).map("".join))
 def test_redacting_twice_changes_nothing(text: str) -> None:
     """What is replaced is not found again, nor is anything that its going uncovers."""
