@@ -53,4 +53,4 @@ class Found:
     match_count: int
     """Passages that match, those that are not among the hits included."""
     searched: tuple[Span, ...]
-    """Spans of entries that there are postings of, oldest first."""
+    """Spans of entries that there are sound postings of, and such as know all of the query's terms; oldest first."""

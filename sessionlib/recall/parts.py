@@ -16,11 +16,15 @@ import numpy as np
 import zstandard
 
 from sessionlib.errors import StoreCorrupt
-from sessionlib.recall.postings import HASH_BITS, Numbers, PassageTable, Segment, TermTable
+from sessionlib.recall.postings import HASH_BITS, Numbers, PassageTable, Segment, TermTable, as_one
 from sessionlib.stores.contract import PostingsRef
 
-FORMAT = 1
-"""Raised when parts change in a way that this code could not read."""
+FORMAT = 2
+"""Raised when parts change in a way that this code could not read, or terms in a way that it could not find."""
+
+FIRST_FORMAT = 1
+"""Its parts are alike. Its terms are not where they are not ASCII: hashes of pairs began with no character's, words
+ended at combining marks, and some scripts were taken for spaced ones."""
 
 LEVEL = 3
 """zstd's default, as for archive chunks."""
@@ -43,11 +47,12 @@ class Part:
     def __init__(self, data: bytes, column_count: int) -> None:
         try:
             raw = zstandard.ZstdDecompressor().decompress(data)
-        except zstandard.ZstdError as exc:
+        except (zstandard.ZstdError, MemoryError) as exc:  # a damaged head may name any size
             raise StoreCorrupt(f"search postings cannot be read: {exc}") from exc
         head = 1 + column_count * _COLUMN.size
-        if not raw or raw[0] != FORMAT or len(raw) < head:
+        if not raw or raw[0] not in (FORMAT, FIRST_FORMAT) or len(raw) < head:
             raise StoreCorrupt("search postings cannot be read: they were written in another format")
+        self.is_first_format = raw[0] == FIRST_FORMAT
         self._planes = np.frombuffer(raw, np.uint8, offset=head)
         self._columns: list[tuple[int, int, int]] = []
         offset = 0
@@ -109,12 +114,13 @@ def parts_of(segment: Segment) -> tuple[bytes, ...]:
 
 
 def segment_of(ref: PostingsRef, parts: Sequence[bytes]) -> Segment:
-    """The segment that `parts_of` cut, from all its parts. Raises StoreCorrupt."""
+    """The segment that `parts_of` cut, from all its parts. Raises StoreCorrupt, also for those of the first format,
+    whose terms are not ours."""
     tables = [Part(part, TERM_COLUMNS) for part in parts[1:]]
+    if any(table.is_first_format for table in tables):
+        raise StoreCorrupt("search postings cannot be merged: they were written in the first format")
     counts = np.concatenate([table.column(1) for table in tables])
     deltas = np.concatenate([table.column(2) for table in tables])
-    firsts = _firsts(counts)[:-1]
-    sums = np.cumsum(deltas)
     return Segment(
         first_seq=ref.first_seq,
         last_seq=ref.last_seq,
@@ -122,7 +128,7 @@ def segment_of(ref: PostingsRef, parts: Sequence[bytes]) -> Segment:
         terms=TermTable(
             hashes=np.concatenate([table.hashes for table in tables]),
             passage_counts=counts,
-            passages=sums - np.repeat(sums[firsts] - deltas[firsts], counts),
+            passages=_summed(deltas, counts),
             frequencies=np.concatenate([table.column(3) for table in tables]),
         ),
     )
@@ -135,15 +141,15 @@ def passage_table(data: bytes, first_seq: int) -> PassageTable:
     return PassageTable.of((np.cumsum(seqs) + first_seq, *others))
 
 
-def postings_in(part: Part, term_hash: int) -> tuple[Numbers, Numbers] | None:
-    """The passages that hold a term, and how often each does; None if none of the segment does."""
-    place = int(np.searchsorted(part.hashes, term_hash))
-    if place == len(part.hashes) or part.hashes[place] != term_hash:
+def postings_in(part: Part, hashes: range) -> tuple[Numbers, Numbers] | None:
+    """The passages that hold terms of these hashes, all of one part, and how often each does; None if none does."""
+    first, last = np.searchsorted(part.hashes, (hashes.start, hashes.stop)).tolist()
+    if first == last:
         return None
-    counts = part.column(1, 0, place + 1)
+    counts = part.column(1, 0, last)
     end = int(counts.sum())
-    start = end - int(counts[-1])
-    return np.cumsum(part.column(2, start, end)), part.column(3, start, end)
+    start = end - int(counts[first:].sum())
+    return as_one(last - first, _summed(part.column(2, start, end), counts[first:]), part.column(3, start, end))
 
 
 def part_count(posting_count: int) -> int:
@@ -158,6 +164,12 @@ def part_of(term_hash: int, count: int) -> int:
 
 def _shift(count: int) -> int:
     return HASH_BITS - (count.bit_length() - 1)
+
+
+def _summed(deltas: Numbers, counts: Numbers) -> Numbers:
+    """Numbers from the differences to the one before; the first of each run, of which there are *counts*, is given."""
+    firsts, sums = _firsts(counts)[:-1], np.cumsum(deltas)
+    return sums - np.repeat(sums[firsts] - deltas[firsts], counts)
 
 
 def _firsts(counts: Numbers) -> Numbers:

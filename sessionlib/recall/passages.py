@@ -54,7 +54,7 @@ def whole_character(text: str, start: int, end: int) -> int:
 
 
 def _belongs_before(character: str) -> bool:
-    return character in _JOINERS or (not character.isascii() and unicodedata.combining(character) > 0)
+    return character in _JOINERS or (not character.isascii() and unicodedata.category(character).startswith("M"))
 
 
 def _border(text: str, start: int, end: int) -> int:

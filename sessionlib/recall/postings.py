@@ -4,6 +4,12 @@ A term is known by 48 bits of its BLAKE2b hash: among a million different terms,
 never written is taken for one of them. Terms in the order of their hashes make everything else slicing and sorting: a
 part is a range of hashes, and merging is one stable sort.
 
+The hash of a pair of characters (of a script that is not spaced) begins with that of its first character. A character
+is so found as all pairs that begin with it, and takes no postings of its own but at the end of a run: with some, those
+of Chinese and Japanese would take half as much again.
+
+An entry that cannot be read, its archive chunk being damaged, has a passage of no length and no term: its place.
+
 Numpy takes a tenth of a second to load: whoever imports this module does so where the first search, or the first chunk
 to be archived, needs it.
 """
@@ -22,11 +28,13 @@ from numpy.typing import NDArray
 from sessionlib.entries import Entry, EntryKind
 from sessionlib.recall.contract import ROLES
 from sessionlib.recall.passages import passages_of
-from sessionlib.recall.terms import terms_of
+from sessionlib.recall.terms import first_character, terms_of
 
 Numbers = NDArray[np.int64]
 
 HASH_BITS = 48
+CHARACTER_BITS = 24
+"""Of the hash of a pair, those of its first character."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -34,11 +42,11 @@ class PassageTable:
     """The passages of a run of entries, in order: a column each."""
 
     seqs: Numbers
-    """The entry that each belongs to."""
+    """The entry that each belongs to, ascending."""
     starts: Numbers
     """Where it begins in the entry, in characters."""
     lengths: Numbers
-    """In characters."""
+    """In characters; 0 for an entry that could not be read."""
     term_counts: Numbers
     roles: Numbers
     """Places in ROLES."""
@@ -54,6 +62,12 @@ class PassageTable:
         """Tables one after the other."""
         empty = [np.zeros(0, np.int64)] * 5
         return cls.of([np.concatenate(columns) for columns in zip(empty, *(t.columns() for t in tables), strict=True)])
+
+    @property
+    def unread(self) -> Numbers:
+        """The entries that could not be read."""
+        unread: Numbers = self.seqs[self.lengths == 0]
+        return unread
 
     def columns(self) -> tuple[Numbers, ...]:
         return self.seqs, self.starts, self.lengths, self.term_counts, self.roles
@@ -75,14 +89,12 @@ class TermTable:
     frequencies: Numbers
     """How often the term occurs in the passage."""
 
-    def of(self, hashed: int) -> tuple[Numbers, Numbers]:
-        """The passages of one term, and how often each holds it."""
-        place = int(np.searchsorted(self.hashes, hashed))
-        if place == len(self.hashes) or self.hashes[place] != hashed:
-            return self.passages[:0], self.frequencies[:0]
-        start = int(self.passage_counts[:place].sum())
-        end = start + int(self.passage_counts[place])
-        return self.passages[start:end], self.frequencies[start:end]
+    def of(self, hashes: range) -> tuple[Numbers, Numbers]:
+        """The passages that hold terms of these hashes, ascending, and how often each does."""
+        first, last = np.searchsorted(self.hashes, (hashes.start, hashes.stop)).tolist()
+        start = int(self.passage_counts[:first].sum())
+        end = start + int(self.passage_counts[first:last].sum())
+        return as_one(last - first, self.passages[start:end], self.frequencies[start:end])
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -98,16 +110,51 @@ class Segment:
 @lru_cache(maxsize=65_536)
 def term_hash(term: str) -> int:
     """What a term is known by, the same in every process. Remembered, since few terms make up most of every text."""
-    return int.from_bytes(hashlib.blake2b(term.encode(), digest_size=HASH_BITS // 8).digest(), "big")
+    if character := first_character(term):
+        low_bits = HASH_BITS - CHARACTER_BITS
+        return _blake(character) >> low_bits << low_bits | _blake(term) & (1 << low_bits) - 1
+    return _blake(term)
 
 
-def postings_of(entries: Sequence[Entry], first_seq: int) -> Segment:
-    """The postings of *entries*, the first of which has sequence number *first_seq*. There must be one at least."""
+def hashes_of(term: str) -> range:
+    """The hashes of all terms that hold *term*: its own, or those of all pairs that begin with a character."""
+    hashed = term_hash(term)
+    if term and term == first_character(term):
+        first = hashed >> HASH_BITS - CHARACTER_BITS
+        return range(first << HASH_BITS - CHARACTER_BITS, first + 1 << HASH_BITS - CHARACTER_BITS)
+    return range(hashed, hashed + 1)
+
+
+def first_format_hash(term: str) -> int:
+    """What a term is known by in postings of the first format."""
+    return _blake(term)
+
+
+def _blake(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=HASH_BITS // 8).digest(), "big")
+
+
+def as_one(term_count: int, passages: Numbers, frequencies: Numbers) -> tuple[Numbers, Numbers]:
+    """The postings of several terms, one after the other, as those of one: each passage once, ascending."""
+    if term_count <= 1:
+        return passages, frequencies
+    distinct, places = np.unique(passages, return_inverse=True)
+    return distinct, np.bincount(places, weights=frequencies).astype(np.int64)
+
+
+def postings_of(entries: Sequence[Entry | None], first_seq: int) -> Segment:
+    """The postings of *entries*, the first of which has sequence number *first_seq*. There must be one at least.
+
+    None stands for an entry that cannot be read.
+    """
     rows: list[tuple[int, int, int, int, int]] = []
     hashes: list[int] = []
     passages: list[int] = []
     frequencies: list[int] = []
     for seq, entry in enumerate(entries, first_seq):
+        if entry is None:
+            rows.append((seq, 0, 0, 0, 0))
+            continue
         for start, end in passages_of(entry):
             tally = Tally(_terms(entry, start, end))
             hashes.extend(map(term_hash, tally))
@@ -141,9 +188,9 @@ def merged(segments: Sequence[Segment]) -> Segment:
 
 def _terms(entry: Entry, start: int, end: int) -> Iterable[str]:
     """The terms of a passage; the first of a call has the tool's name among its own."""
-    terms = terms_of(entry.readable[start:end], is_json=_is_json(entry))
+    terms = terms_of(entry.readable[start:end], is_json=_is_json(entry), with_ends=True)
     if start == 0 and entry.kind is EntryKind.TOOL_CALL and entry.tool_name:
-        terms += terms_of(entry.tool_name)
+        terms += terms_of(entry.tool_name, with_ends=True)
     return terms
 
 

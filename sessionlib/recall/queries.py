@@ -13,9 +13,14 @@ MOST_TERMS = 32
 MOST_VALUES = 8
 """Exact values of a query."""
 
+QUERY_CHARACTERS = 2_000
+"""What is read of a query. MOST_TERMS stand in a tenth of that."""
+
 _QUOTED = re.compile(r'"([^"\n]{2,200})"|`([^`\n]{2,200})`|“([^”\n]{2,200})”|(?<!\w)\'([^\'\n]{2,200})\'(?!\w)')
-_VALUE = re.compile(r"\S*(?:\d|\w[_/\\:@#]\w|\w\.\w|[a-z][A-Z])\S*")
-"""What reads as an identifier, a number or a path."""
+_WORD = re.compile(r"\S+")
+_IS_VALUE = re.compile(r"\d|\w[_/\\:@#]\w|\w\.\w|[a-z][A-Z]")
+"""Whether a word reads as an identifier, a number or a path. In one expression with the word it would be tried at each
+of its characters, each time to the word's end."""
 _AROUND = ".,;:!?()[]{}<>\"'`*“”‘’"
 
 
@@ -45,15 +50,19 @@ class Query:
     """Distinct, in order."""
     values: tuple[Value, ...]
     """Quoted strings, identifiers, numbers, paths."""
+    is_cut: bool = False
+    """It is longer than QUERY_CHARACTERS; the rest is not looked for."""
 
     @classmethod
     def of(cls, text: str) -> Query:
-        """What a query says; one without a word looks for nothing."""
+        """What the beginning of a query says, QUERY_CHARACTERS of it; one without a word looks for nothing."""
+        is_cut, text = len(text) > QUERY_CHARACTERS, text[:QUERY_CHARACTERS]
         quoted = [next(filter(None, match.groups())) for match in _QUOTED.finditer(text)]
-        named = [match.strip(_AROUND) for match in _VALUE.findall(_QUOTED.sub(" ", text))]
+        words = _WORD.findall(_QUOTED.sub(" ", text))
+        named = [word.strip(_AROUND) for word in words if _IS_VALUE.search(word)]
         values = [Value.of(value) for value in dict.fromkeys((*quoted, *named))]
         terms = dict.fromkeys(terms_of(text))
-        return cls(tuple(terms)[:MOST_TERMS], tuple(value for value in values if value.terms)[:MOST_VALUES])
+        return cls(tuple(terms)[:MOST_TERMS], tuple(value for value in values if value.terms)[:MOST_VALUES], is_cut)
 
     @property
     def all_terms(self) -> tuple[str, ...]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
-from sessionlib.errors import StoreUnavailable
+from sessionlib.errors import StoreCorrupt, StoreUnavailable
 from sessionlib.recall import ranking
 from sessionlib.recall.contract import ROLES, Found, Hit, Scope, Shelf, Span
 from sessionlib.recall.parts import TERM_COLUMNS, Part, part_of, passage_table, postings_in
-from sessionlib.recall.postings import PassageTable, Segment, term_hash
+from sessionlib.recall.postings import Numbers, PassageTable, Segment, first_format_hash, hashes_of
 from sessionlib.recall.queries import Query
 from sessionlib.recall.ranking import TermPostings
 from sessionlib.stores.contract import PostingsRef
@@ -21,6 +23,16 @@ HITS_LIMIT = 64
 
 LOOKS = 4
 """How often the index is looked at, if rotations merge postings while they are read: once a rotation, at most."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """What a query needs of one segment."""
+
+    passages: PassageTable
+    postings: Mapping[str, tuple[Numbers, Numbers]]
+    """By term: which of the passages hold it, and how often each does."""
+    searched: tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +47,7 @@ class _Loaded:
 def search(query: Query, shelf: Shelf, scope: Scope, unarchived: Sequence[Segment] = ()) -> Found:
     """Rank the passages of *scope*. *unarchived*: postings of newer entries, of which the store has none.
 
-    Raises StoreCorrupt, StoreUnavailable.
+    Postings that are damaged or lost are left out, with their spans. Raises StoreUnavailable.
     """
     loaded = _load(query, shelf, scope, unarchived)
     count, postings = len(loaded.passages), [loaded.terms[term] for term in query.terms]
@@ -64,59 +76,92 @@ def _hit(passages: PassageTable, place: int, score: float, exact_count: int) -> 
 def _in_scope(passages: PassageTable, scope: Scope) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     places = np.array([role in scope.roles for role in ROLES])
     seqs = passages.seqs
-    mask: np.ndarray[tuple[int], np.dtype[np.bool_]] = places[passages.roles]
+    mask: np.ndarray[tuple[int], np.dtype[np.bool_]] = places[passages.roles] & (passages.lengths > 0)
     return mask & (seqs >= scope.first_seq) & (seqs <= scope.last_seq)
 
 
 def _load(query: Query, shelf: Shelf, scope: Scope, unarchived: Sequence[Segment]) -> _Loaded:
-    hashes = {term: term_hash(term) for term in query.all_terms}
-    refs, data = _read(shelf, scope, list(hashes.values()))
-    tables = [passage_table(data[ref.last_seq, 0], ref.first_seq) for ref in refs]
-    parts = {place: Part(part, TERM_COLUMNS) for place, part in data.items() if place[1]}
-    found: dict[str, list[TermPostings]] = {term: [] for term in hashes}
-    offset = 0
-    for ref, table in zip(refs, tables, strict=True):
-        for term, hashed in hashes.items():
-            held = postings_in(parts[ref.last_seq, part_of(hashed, ref.part_count - 1)], hashed)
-            if held is not None:
-                found[term].append(TermPostings(held[0] + offset, held[1]))
-        offset += len(table)
-    for segment in unarchived:
-        for term, hashed in hashes.items():
-            passages, frequencies = segment.terms.of(hashed)
+    terms = query.all_terms
+    read = [_stored(ref, data, terms) for ref, data in _read(shelf, scope, terms)]
+    runs = [run for run in read if run] + [_unstored(segment, terms) for segment in unarchived]
+    offsets = accumulate((len(run.passages) for run in runs), initial=0)
+    found: dict[str, list[TermPostings]] = {term: [] for term in terms}
+    for offset, run in zip(offsets, runs, strict=False):
+        for term, (passages, frequencies) in run.postings.items():
             found[term].append(TermPostings(passages + offset, frequencies))
-        tables.append(segment.passages)
-        offset += len(segment.passages)
-    spans = [(ref.first_seq, ref.last_seq) for ref in refs] + [(s.first_seq, s.last_seq) for s in unarchived]
     return _Loaded(
-        PassageTable.joined(tables),
+        PassageTable.joined([run.passages for run in runs]),
         {term: TermPostings.joined(held) for term, held in found.items()},
-        _runs(spans),
+        _joined([span for run in runs for span in run.searched]),
     )
 
 
-def _read(
-    shelf: Shelf, scope: Scope, hashes: Sequence[int]
-) -> tuple[Sequence[PostingsRef], dict[tuple[int, int], bytes]]:
-    """The segments of the scope, and the parts of them that are needed, by last sequence number and part."""
+def _stored(ref: PostingsRef, data: Mapping[int, bytes], terms: Sequence[str]) -> _Run | None:
+    """What a stored segment has, from those of its parts that hold the terms; None if one of them is damaged."""
+    try:
+        table = passage_table(data[0], ref.first_seq)
+        parts = {place: Part(part, TERM_COLUMNS) for place, part in data.items() if place}
+    except StoreCorrupt:
+        return None
+    is_first_format = any(part.is_first_format for part in parts.values())
+    postings: dict[str, tuple[Numbers, Numbers]] = {}
+    for term in terms:
+        hashes = _first_format_hashes(term) if is_first_format else hashes_of(term)
+        held = postings_in(parts[part_of(hashes.start, ref.part_count - 1)], hashes)
+        if held is not None:
+            postings[term] = held
+    is_searched = not is_first_format or all(map(str.isascii, terms))
+    readable = _readable(ref.first_seq, ref.last_seq, table.unread.tolist())
+    return _Run(table, postings, tuple(readable) if is_searched else ())
+
+
+def _unstored(segment: Segment, terms: Sequence[str]) -> _Run:
+    postings = {term: segment.terms.of(hashes_of(term)) for term in terms}
+    return _Run(segment.passages, postings, ((segment.first_seq, segment.last_seq),))
+
+
+def _read(shelf: Shelf, scope: Scope, terms: Sequence[str]) -> Iterator[tuple[PostingsRef, Mapping[int, bytes]]]:
+    """The segments of the scope, each with those of its parts that are needed, b"" where one is lost.
+
+    What is not there was merged since the index was read, and the next index has something else; what that names again
+    is lost. Raises StoreUnavailable.
+    """
+    missing: AbstractSet[PostingsRef] = frozenset()
     for _ in range(LOOKS):
         refs = [
             ref for ref in shelf.postings_index() if ref.first_seq <= scope.last_seq and ref.last_seq >= scope.first_seq
         ]
-        wanted = list(
-            dict.fromkeys(
-                (ref.last_seq, part)
-                for ref in refs
-                for part in (0, *(part_of(hashed, ref.part_count - 1) for hashed in hashes))
-            )
-        )
-        data = shelf.postings(wanted) if wanted else ()
-        if all(data):
-            return refs, dict(zip(wanted, data, strict=True))
+        parts = {ref: _parts_wanted(ref, terms) for ref in refs}
+        wanted = [(ref.last_seq, part) for ref in refs for part in parts[ref]]
+        data = dict(zip(wanted, shelf.postings(wanted) if wanted else (), strict=True))
+        lost, missing = missing, {ref for ref in refs if not all(data[ref.last_seq, part] for part in parts[ref])}
+        if missing <= lost:
+            return ((ref, {part: data[ref.last_seq, part] for part in parts[ref]}) for ref in refs)
     raise StoreUnavailable("the archive's postings were merged each time they were looked for; search again")
 
 
-def _runs(spans: Sequence[Span]) -> tuple[Span, ...]:
+def _parts_wanted(ref: PostingsRef, terms: Sequence[str]) -> Sequence[int]:
+    """The table of passages, and the parts that hold the terms, of whichever format they are."""
+    hashes = (hashes.start for term in terms for hashes in (hashes_of(term), _first_format_hashes(term)))
+    return tuple(dict.fromkeys((0, *(part_of(hashed, ref.part_count - 1) for hashed in hashes))))
+
+
+def _first_format_hashes(term: str) -> range:
+    hashed = first_format_hash(term)
+    return range(hashed, hashed + 1)
+
+
+def _readable(first_seq: int, last_seq: int, unread: Sequence[int]) -> Iterator[Span]:
+    """What of *first_seq* … *last_seq* is not among *unread*, which ascend."""
+    for seq in unread:
+        if first_seq < seq:
+            yield first_seq, seq - 1
+        first_seq = seq + 1
+    if first_seq <= last_seq:
+        yield first_seq, last_seq
+
+
+def _joined(spans: Sequence[Span]) -> tuple[Span, ...]:
     """Spans, oldest first, those that touch as one."""
     runs: list[Span] = []
     for first, last in spans:

@@ -18,8 +18,8 @@ from sessionlib.recall.parts import parts_of, segment_of
 from sessionlib.recall.postings import Segment, merged, postings_of
 from sessionlib.stores.contract import Postings, PostingsRef
 
-Archived = Callable[[int, int], Sequence[Entry]]
-"""The archived entries of a span. Raises StoreCorrupt."""
+Archived = Callable[[int, int], Sequence[Entry | None]]
+"""The archived entries of a span, None for each that cannot be read."""
 
 FAN_OUT = 8
 """Segments of a level that become one. More would be read by each search, fewer rewritten oftener."""
@@ -37,16 +37,17 @@ class Upkeep:
 def upkeep(leaving: Sequence[Entry], first_seq: int, shelf: Shelf, archived: Archived) -> Upkeep:
     """The postings of the entries that leave, merged with stored ones where it is time.
 
-    Archived entries without postings, right before those that leave, are indexed with them. Raises StoreCorrupt where
-    *archived* does.
+    Archived entries without postings, right before those that leave, are indexed with them. Of what cannot be read the
+    place is kept, so that damage does not spread to what came later.
     """
+    now: Sequence[Entry | None] = leaving
     stored = shelf.postings_index()
     next_seq = stored[-1].last_seq + 1 if stored else 1
     if next_seq < first_seq:
-        leaving, first_seq = (*archived(next_seq, first_seq - 1), *leaving), next_seq
+        now, first_seq = (*archived(next_seq, first_seq - 1), *leaving), next_seq
     level, merged_count = merge_plan(stored)
     older = stored[len(stored) - merged_count :]
-    segment = merged([*(_segment(ref, shelf, archived) for ref in older), postings_of(leaving, first_seq)])
+    segment = merged([*(_segment(ref, shelf, archived) for ref in older), postings_of(now, first_seq)])
     return Upkeep(
         Postings(first_seq=segment.first_seq, last_seq=segment.last_seq, level=level, parts=parts_of(segment)),
         merged_count,
@@ -67,8 +68,19 @@ def _newest_run(stored: Sequence[PostingsRef], level: int) -> int:
 
 
 def _segment(ref: PostingsRef, shelf: Shelf, archived: Archived) -> Segment:
-    """A stored segment; one that is damaged is made again, being nothing but a function of its entries."""
+    """A stored segment; one that is damaged, lost or of the first format is made again, being nothing but a function of
+    its entries. So is one that lacks entries which can be read by now."""
     try:
-        return segment_of(ref, shelf.postings([(ref.last_seq, part) for part in range(ref.part_count)]))
+        segment = segment_of(ref, shelf.postings([(ref.last_seq, part) for part in range(ref.part_count)]))
+        is_whole = not _is_more_legible(segment.passages.unread.tolist(), archived)
     except StoreCorrupt:
-        return postings_of(archived(ref.first_seq, ref.last_seq), ref.first_seq)
+        is_whole = False
+    return segment if is_whole else postings_of(archived(ref.first_seq, ref.last_seq), ref.first_seq)
+
+
+def _is_more_legible(unread: Sequence[int], archived: Archived) -> bool:
+    """Whether some of the entries that could not be read now can: an old program cannot read what a newer one wrote."""
+    if not unread:
+        return False
+    entries = archived(unread[0], unread[-1])
+    return any(entries[seq - unread[0]] is not None for seq in unread)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sessionlib.archive import entries_at, entries_of
@@ -67,14 +68,18 @@ class SessionHistory:
         return self._snapshot().layout.live.next_seq - 1
 
     def at(self, seqs: Sequence[int]) -> Mapping[int, Entry]:
-        """Entries by their numbers, as far as they are stored; each archive chunk is read once. Raises StoreError."""
+        """Entries by their numbers, as far as they can be read; each sound archive chunk is read once.
+
+        Raises StoreUnavailable.
+        """
         snapshot = self._snapshot()
         live = snapshot.layout.live
         found = {seq: live.entries[seq - live.first_seq] for seq in seqs if live.first_seq <= seq < live.next_seq}
         for seq in seqs:
             if seq not in found and seq < live.first_seq:
-                for chunk in self._store.chunks(snapshot.session_id, seq, seq):
-                    found |= entries_at(chunk, seqs)
+                with suppress(StoreCorrupt):
+                    for chunk in self._store.chunks(snapshot.session_id, seq, seq):
+                        found |= entries_at(chunk, seqs)
         return found
 
     def found(self, query: Query, scope: Scope) -> Found:
@@ -85,7 +90,7 @@ class SessionHistory:
         return search(query, postings, scope, [self._segment(seq, entry) for seq, entry in self._unseen(scope)])
 
     def unsearchable(self, scope: Scope, searched: Sequence[Span]) -> Sequence[Span]:
-        """Archived spans of the scope that are in none of those that were searched."""
+        """Archived spans of the scope that are in none of those that were searched in full."""
         last_seq = min(scope.last_seq, self._snapshot().layout.live.first_seq - 1)
         return tuple(gaps(scope.first_seq, last_seq, searched))
 
@@ -114,17 +119,30 @@ class SessionHistory:
 def indexed(store: SessionStore, session_id: str, leaving: Sequence[Entry], first_seq: int) -> Upkeep | None:
     """The postings that a rotation adopts with what leaves; None if nothing does.
 
-    None as well if older chunks cannot be read: a damaged archive does not stop a session, a search names the span.
+    None as well if what postings there are cannot be read: a damaged archive does not stop a session. The next rotation
+    makes them.
     """
     from sessionlib.recall.upkeep import upkeep  # numpy is loaded by those who archive
 
-    def archived(first: int, last: int) -> Sequence[Entry]:
-        return entries_of(store.chunks(session_id, first, last), first, last)
+    def archived(first: int, last: int) -> Sequence[Entry | None]:
+        found = _legible(store, session_id, first, last)
+        return [found.get(seq) for seq in range(first, last + 1)]
 
     try:
         return upkeep(leaving, first_seq, StoredPostings(store, session_id), archived) if leaving else None
     except StoreCorrupt:
         return None
+
+
+def _legible(store: SessionStore, session_id: str, first_seq: int, last_seq: int) -> Mapping[int, Entry]:
+    """The archived entries of a span, without those of chunks that cannot be read, by their numbers."""
+    found: dict[int, Entry] = {}
+    for ref in store.archive_index(session_id, ALL_CHUNKS):
+        first, last = max(first_seq, ref.first_seq), min(last_seq, ref.last_seq)
+        if first <= last:
+            with suppress(StoreCorrupt):
+                found |= enumerate(entries_of(store.chunks(session_id, first, last), first, last), first)
+    return found
 
 
 def gaps(first_seq: int, last_seq: int, spans: Sequence[Span]) -> Iterator[Span]:

@@ -12,7 +12,7 @@ from sessionlib.errors import StoreError
 from sessionlib.projection import READ_ITEM, Projection
 from sessionlib.providers.contract import ToolDeclaration
 from sessionlib.recall.contract import ROLES, Scope
-from sessionlib.recall.queries import Query
+from sessionlib.recall.queries import QUERY_CHARACTERS, Query
 from sessionlib.tools.declaration import Tool, ToolContext, validation_details
 from sessionlib.tools.history_lists import Entries, ItemFilter, item_list, item_part, window_list
 from sessionlib.tools.history_room import ResultRoom
@@ -180,7 +180,8 @@ def _answering(
 def _search(given: Search, history: History, room: ResultRoom) -> str:
     query = Query.of(given.query)
     if not query.terms:
-        return "Nothing was searched: the query has no word to look for."
+        place = f" in its first {QUERY_CHARACTERS:,} characters" if query.is_cut else ""
+        return f"Nothing was searched: the query has no word to look for{place}."
     scope = Scope(first_seq=given.first or 1, last_seq=given.last or history.last_seq(), roles=_roles(given.role))
     return search_text(query, scope, history, given.limit_tokens, room)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from sessionlib.errors import StoreCorrupt, StoreUnavailable
 from sessionlib.projection import READ_ITEM, Projection, exceeds
 from sessionlib.providers.contract import CallRequest
 from sessionlib.recall.contract import Found, Scope
+from sessionlib.recall.parts import parts_of
+from sessionlib.recall.postings import postings_of
 from sessionlib.recall.queries import Query
 from sessionlib.stores.contract import ChunkRef
 from sessionlib.tools.declaration import ToolContext, run_tool
@@ -372,8 +375,63 @@ def test_a_search_names_what_it_cannot_search() -> None:
     """Chunks that were archived without postings."""
     archive = stored()
     archive.archive([Entry.user("the port again")], with_postings=False)
-    assert "Not searched, having no postings yet: entries 7-7." in call(SEARCH, archive, query="upload port")
+    notice = "Not searched in full, for want of sound postings: entries 7-7."
+    assert notice in call(SEARCH, archive, query="upload port")
+    assert call(SEARCH, archive, query="harbour") == f"Nothing was found.\n{notice}"
     assert "Not searched" not in call(SEARCH, archive, query="upload port", last=6)
+
+
+def test_a_search_counts_what_it_does_not_name() -> None:
+    """Many spans are no reason to show nothing else."""
+    archive = Archive([Entry.user(f"port {number}") for number in range(15)])
+    assert "Not searched" not in call(SEARCH, archive, query="port")
+    torn = postings_of([entry if seq % 2 else None for seq, entry in enumerate(archive.all, 1)], 1)
+    archive.kept = [replace(archive.kept[0], parts=parts_of(torn))]
+    text = call(SEARCH, archive, query="port")
+    assert "sound postings: entries 2-2, 4-4, 6-6, 8-8, 10-10 and 2 more." in text
+    assert "[15 user]" in text
+
+
+class Torn(Archive):
+    """An archive whose first entries cannot be read; their postings are sound."""
+
+    lost = 0
+
+    def at(self, seqs: Sequence[int]) -> Mapping[int, Entry]:
+        return super().at([seq for seq in seqs if seq > self.lost])
+
+
+@pytest.mark.parametrize("query", ["port", '"the port"'])
+def test_a_search_names_what_it_found_and_cannot_read(query: str) -> None:
+    """The other passages are shown."""
+    archive = Torn([Entry.user(f"the port is {number}") for number in range(8)])
+    archive.lost = 2
+    text = call(SEARCH, archive, query=query)
+    assert "Not shown, being damaged: entries 1, 2." in text
+    assert "the port is 7" in text
+    archive.lost = 8
+    assert call(SEARCH, archive, query=query).endswith("Not shown, being damaged: entries 1, 2, 3, 4, 5 and 3 more.")
+
+
+def test_a_search_says_that_its_query_was_cut() -> None:
+    """Whether something was found or not."""
+    notice = "Only the first 2,000 characters of the query were looked for."
+    assert notice not in call(SEARCH, query="upload port " + "x" * 1_988)
+    assert notice in call(SEARCH, query="upload port " + "x" * 1_989)
+    assert call(SEARCH, query="?" * 2_001) == (
+        "Nothing was searched: the query has no word to look for in its first 2,000 characters."
+    )
+    assert call(SEARCH, query="漢" * 10_000) == f"Nothing was found.\n{notice}"
+
+
+@pytest.mark.parametrize("limit_tokens", [1, 5, 20, 30, 41])
+def test_a_limit_without_room_is_said(limit_tokens: int) -> None:
+    """With one that has room."""
+    archive = Archive([Entry.user(f"port {number}: " + "the harbour master says so. " * 12) for number in range(9)])
+    text = call(SEARCH, archive, query="harbour port", limit_tokens=limit_tokens)
+    assert text.startswith(f"Of 9 passages none is shown: limit_tokens={limit_tokens} has no room for one; ")
+    enough = int(text.split("; ")[1].split()[0])
+    assert "the harbour master" in call(SEARCH, archive, query="harbour port", limit_tokens=enough)
 
 
 class Failing(Archive):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -61,7 +62,9 @@ class Store:
         return self._kept.postings(wanted)
 
 
-def history_of(kept: Kept, live: Sequence[Entry], trim: Trim | None = None) -> SessionHistory:
+def history_of(
+    kept: Kept, live: Sequence[Entry], trim: Trim | None = None, *, store: Store | None = None
+) -> SessionHistory:
     transcript = Transcript(tuple(live), (1,) * len(live), len(kept.all) + 1)
     snapshot = Snapshot(
         session_id="s",
@@ -72,8 +75,8 @@ def history_of(kept: Kept, live: Sequence[Entry], trim: Trim | None = None) -> S
         tail_token="t",
         trim=trim or Trim(),
     )
-    store: SessionStore = Store(kept)  # type: ignore[assignment]
-    return SessionHistory(store, Projection(COUNTER, CAP_TOKENS), lambda: snapshot)
+    asked: SessionStore = store or Store(kept)  # type: ignore[assignment]
+    return SessionHistory(asked, Projection(COUNTER, CAP_TOKENS), lambda: snapshot)
 
 
 def seqs(history: SessionHistory, query: str) -> list[int]:
@@ -157,26 +160,91 @@ def test_gaps(first: int, last: int, spans: Sequence[Span], left: Sequence[Span]
     assert tuple(gaps(first, last, spans)) == tuple(left)
 
 
-def test_a_rotation_goes_on_without_postings_where_older_chunks_are_damaged() -> None:
-    """A search names the span then; entries that do not leave need no postings."""
+class Damaged(Store):
+    """A store of which one chunk is damaged, or cannot be read at all."""
+
+    def __init__(self, kept: Kept, epoch: int, *, refuses: bool = False) -> None:
+        super().__init__(kept)
+        self._epoch, self._refuses = epoch, refuses
+        self.chunks = self._damaged
+
+    def _damaged(self, session_id: str, first_seq: int = 1, last_seq: int | None = None) -> Sequence[Chunk]:
+        chunks = self._kept.chunks(session_id, first_seq, last_seq)
+        if self._refuses and any(chunk.epoch == self._epoch for chunk in chunks):
+            raise StoreCorrupt("damaged")
+        return [replace(chunk, data=b"damaged") if chunk.epoch == self._epoch else chunk for chunk in chunks]
+
+
+def messages(number: int) -> list[Entry]:
+    return [Entry.user(f"message {number} about the harbour"), Entry.assistant(f"noted {number}")]
+
+
+def rotated(kept: Kept, store: Store, number: int) -> None:
+    """A rotation archives two messages, with the postings that it makes."""
+    sound: SessionStore = store  # type: ignore[assignment]
+    made = indexed(sound, "s", messages(number), len(kept.all) + 1)
+    kept.archive(messages(number), with_postings=False)
+    if made:
+        kept.kept[len(kept.kept) - made.merged_count :] = [made.postings]
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+@pytest.mark.parametrize("has_postings", [False, True])
+def test_one_damaged_chunk_does_not_end_the_indexing_of_what_comes_later(has_postings: bool, refuses: bool) -> None:
+    """Whether it had no postings yet, or damaged ones: its entries are named, all others are found."""
     kept = Kept()
-    kept.archive(ARCHIVED[0], with_postings=False)
+    for number in range(3):
+        kept.archive(messages(number), with_postings=has_postings)
+    if has_postings:
+        kept.kept[1] = replace(kept.kept[1], parts=(b"damaged", b"damaged"))
+    store = Damaged(kept, 2, refuses=refuses)
+    for number in range(3, 30):
+        rotated(kept, store, number)
+    history = history_of(kept, LIVE, store=store)
+    scope = Scope(first_seq=1, last_seq=history.last_seq())
+    for number in {*range(30)} - {1}:
+        found = history.found(Query.of(f'"message {number} about"'), scope)
+        assert found.hits[0].seq == 1 + 2 * number
+        assert history.unsearchable(scope, found.searched) == ((3, 4),)
+    assert [kept.level for kept in kept.kept] == [1] * 3 + [0] * (6 if has_postings else 3)
 
-    class Damaged(Store):
-        def __init__(self) -> None:
-            super().__init__(kept)
-            self.chunks = self._damaged
 
-        def _damaged(self, session_id: str, first_seq: int = 1, last_seq: int | None = None) -> Sequence[Chunk]:
+def test_entries_that_can_be_read_again_are_found_again() -> None:
+    """When their postings are merged."""
+    kept = Kept()
+    kept.archive(messages(0), with_postings=False)
+    for number in range(1, 8):
+        rotated(kept, Damaged(kept, 1), number)
+    history = history_of(kept, LIVE)
+    scope = Scope(first_seq=1, last_seq=history.last_seq())
+    assert history.unsearchable(scope, history.found(Query.of("harbour"), scope).searched) == ((1, 2),)
+    rotated(kept, Store(kept), 8)
+    found = history_of(kept, LIVE).found(Query.of('"message 0 about"'), scope)
+    assert (found.hits[0].seq, found.searched) == (1, ((1, 18),))
+
+
+def test_a_damaged_chunk_is_left_out_of_what_is_read() -> None:
+    """Its postings may be sound."""
+    kept = Kept(*ARCHIVED)
+    history = history_of(kept, LIVE, store=Damaged(kept, 1))
+    assert sorted(history.at([1, 2, 3, 5])) == [3, 5]
+
+
+def test_a_rotation_goes_on_without_postings_where_none_can_be_read() -> None:
+    """The next makes them; entries that do not leave need none."""
+    kept = Kept(ARCHIVED[0])
+
+    class Torn(Store):
+        def postings_index(self, session_id: str) -> Sequence[PostingsRef]:
             raise StoreCorrupt("damaged")
 
+    torn: SessionStore = Torn(kept)  # type: ignore[assignment]
+    assert indexed(torn, "s", ARCHIVED[1], 3) is None
+    rotated(kept, Torn(kept), 1)
+    rotated(kept, Store(kept), 2)
+    assert [(ref.first_seq, ref.last_seq) for ref in kept.postings_index()] == [(1, 2), (3, 6)]
     sound: SessionStore = Store(kept)  # type: ignore[assignment]
-    damaged: SessionStore = Damaged()  # type: ignore[assignment]
-    made = indexed(sound, "s", ARCHIVED[1], 3)
-    assert made is not None
-    assert made.postings.first_seq == 1
-    assert indexed(damaged, "s", ARCHIVED[1], 3) is None
-    assert indexed(sound, "s", (), 3) is None
+    assert indexed(sound, "s", (), 7) is None
 
 
 def test_a_decision_that_left_the_window_is_found_by_asking_for_it() -> None:

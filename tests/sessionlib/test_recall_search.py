@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import bm25s
 import numpy as np
@@ -12,15 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionlib.entries import Entry, EntryKind
-from sessionlib.errors import StoreCorrupt, StoreUnavailable
+from sessionlib.errors import StoreUnavailable
 from sessionlib.recall.contract import Scope
+from sessionlib.recall.parts import parts_of
 from sessionlib.recall.passages import passages_of
-from sessionlib.recall.postings import postings_of, term_hash
+from sessionlib.recall.postings import hashes_of, postings_of
 from sessionlib.recall.queries import Query
 from sessionlib.recall.ranking import K1, METHOD, NEIGHBOUR_SHARES, B, TermPostings, best, exact_counts, scores_of
 from sessionlib.recall.search import HITS_LIMIT, LOOKS, search
 from sessionlib.recall.terms import terms_of
-from sessionlib.stores.contract import PostingsRef
+from sessionlib.stores.contract import Postings, PostingsRef
 from tests.sessionlib.recalling import Archive
 
 VOCABULARY = [f"word{number}" for number in range(12)]
@@ -49,12 +51,12 @@ def test_scores_are_those_of_bm25s(documents: list[list[str]], asked: list[str],
 
     whole = postings_of(archive.all, 1)
     counts = whole.passages.term_counts
-    ours = scores_of(counts, [TermPostings(*whole.terms.of(term_hash(word))) for word in asked], shares=())
+    ours = scores_of(counts, [TermPostings(*whole.terms.of(hashes_of(word))) for word in asked], shares=())
     is_candidate = np.array([not rarer or bool(rarer & set(words)) for words in documents])
     assert np.allclose(ours, np.where(is_candidate, theirs, 0))
 
     found = search(Query(tuple(asked), ()), archive, Scope(first_seq=1, last_seq=len(entries)))
-    beside = scores_of(counts, [TermPostings(*whole.terms.of(term_hash(word))) for word in asked])
+    beside = scores_of(counts, [TermPostings(*whole.terms.of(hashes_of(word))) for word in asked])
     assert [hit.seq - 1 for hit in found.hits] == best(beside, np.zeros(len(counts), np.int64), HITS_LIMIT).tolist()
 
 
@@ -205,6 +207,22 @@ class Merging(Archive):
         return super().postings(wanted)
 
 
+class Growing(Archive):
+    """An archive that has other postings at each look, all gone when they are read."""
+
+    looks = 0
+
+    def postings_index(self) -> Sequence[PostingsRef]:
+        self.looks += 1
+        return [PostingsRef(first_seq=1, last_seq=self.looks, level=0, part_count=2)]
+
+    def postings(self, wanted: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        return [b""] * len(wanted)
+
+
+GAPS: tuple[list[None], ...] = ([], [None], [None, None])
+
+
 def test_postings_that_are_merged_meanwhile_are_looked_for_again() -> None:
     """The index has others then."""
     archive = Merging([Entry.user("the port is 80")])
@@ -214,19 +232,64 @@ def test_postings_that_are_merged_meanwhile_are_looked_for_again() -> None:
 
 def test_looking_for_merged_postings_has_an_end() -> None:
     """Never an answer from a part of them."""
-    archive = Merging([Entry.user("the port is 80")])
-    archive.merges = LOOKS
+    archive = Growing()
     with pytest.raises(StoreUnavailable, match="search again"):
-        archive.search("port")
+        archive.search("port", last_seq=9)
+    assert archive.looks == LOOKS
 
 
-def test_damaged_postings_are_no_answer() -> None:
-    """The error says so."""
-    archive = Archive([Entry.user("the port is 80")])
-    kept = archive.kept[0]
-    archive.kept[0] = type(kept)(first_seq=1, last_seq=1, level=0, parts=(kept.parts[0], b"damaged"))
-    with pytest.raises(StoreCorrupt, match="cannot be read"):
-        archive.search("port")
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("data", [b"damaged", b""])
+def test_damaged_and_lost_postings_are_left_out(place: int, data: bytes) -> None:
+    """With their span; the rest is searched, without a scope too."""
+    archive = Archive(*([Entry.user(f"the port is {number}")] for number in range(3)))
+    parts = list(archive.kept[1].parts)
+    parts[place] = data
+    archive.kept[1] = replace(archive.kept[1], parts=tuple(parts))
+    found = archive.search("port")
+    assert ({hit.seq for hit in found.hits}, found.searched) == ({1, 3}, ((1, 1), (3, 3)))
+    assert archive.search("port", first_seq=2, last_seq=2).hits == ()
+    assert archive.search("port", first_seq=3).searched == ((3, 3),)
+
+
+def test_an_entry_that_cannot_be_read_is_never_a_hit() -> None:
+    """Not for its neighbours' terms either; its place is no part of what was searched."""
+    unarchived = [postings_of([Entry.user("the port is 80"), *gap, Entry.user("the quay")], 1) for gap in GAPS]
+    for segment, gap in zip(unarchived, GAPS, strict=True):
+        archive = Archive()
+        archive.kept.append(Postings(first_seq=1, last_seq=segment.last_seq, level=0, parts=parts_of(segment)))
+        archive.all = [Entry.user("")] * segment.last_seq
+        found = archive.search("port")
+        last_seq = 2 + len(gap)
+        assert {hit.seq for hit in found.hits} <= {1, last_seq}
+        assert found.match_count == len(found.hits)
+        assert found.searched == (((1, 1), (last_seq, last_seq)) if gap else ((1, 2),))
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("我家的猫喜欢水", "水"),
+        ("我家的猫喜欢水", "猫"),
+        ("犬を飼う", "犬"),
+        ("집에 물이 없다", "물"),
+        ("ราคาของกรุงเทพมหานครอมรรัตนโกสินทร์", "มหานคร"),
+        ("ພາສາລາວແລະພາສາໄທ", "ລາວ"),
+        ("ខ្ញុំរៀនភាសាខ្មែរ", "ភាសា"),
+        ("မြန်မာဘာသာစကား", "ဘာသာ"),
+        ("यह हिन्दी है", "हिन्दी"),
+    ],
+)
+def test_words_are_found_in_scripts_without_blanks_and_with_marks(text: str, query: str) -> None:
+    """In the postings of an archive, and in those of entries that are not archived."""
+    others = [Entry.user("金木土火 หมู หมา ກາ ကား តូច हद नल द न ह"), Entry.user("the port")]
+    for found in (
+        Archive([*others, Entry.user(text), *others]).search(query),
+        search(
+            Query.of(query), Archive(), Scope(first_seq=1, last_seq=3), [postings_of([*others, Entry.user(text)], 1)]
+        ),
+    ):
+        assert found.hits[0].seq == 3, query
 
 
 def test_only_the_parts_of_the_terms_are_read() -> None:

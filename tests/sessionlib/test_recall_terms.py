@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import time
 import unicodedata
 from itertools import pairwise
 
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 from sessionlib.entries import Entry
 from sessionlib.media import Media, MediaKind
 from sessionlib.recall.passages import PASSAGE_CHARACTERS, passages_of, spans_of, whole_character
-from sessionlib.recall.queries import MOST_TERMS, MOST_VALUES, Query
-from sessionlib.recall.terms import NAME_CHARACTERS, TERM_CHARACTERS, terms_of
+from sessionlib.recall.queries import MOST_TERMS, MOST_VALUES, QUERY_CHARACTERS, Query
+from sessionlib.recall.terms import NAME_CHARACTERS, TERM_CHARACTERS, first_character, terms_of
 
 
 @pytest.mark.parametrize(
@@ -51,11 +52,91 @@ from sessionlib.recall.terms import NAME_CHARACTERS, TERM_CHARACTERS, terms_of
         ("작업의 목록", ["작업", "업의", "목록"]),
         ("done 🚀→", ["done", "🚀", "→"]),
         ("naïve Straße", ["naïve", "straße"]),
+        ("人々", ["人々"]),
+        ("ภาษาไทย", ["ภา", "าษ", "ษา", "าไ", "ไท", "ทย"]),
+        ("น้ำ ๑๒๓", ["น้ํา", "๑๒๓"]),
+        ("ພາສາ", ["ພາ", "າສ", "ສາ"]),
+        ("ភាសា។ខ្មែរ", ["ភាសា", "ខ្មែ", "មែរ"]),
+        ("မြန်မာ၊ ၁၂", ["မြန်", "န်မာ", "၁၂"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("தமிழ்-மொழி", ["தமிழ்-மொழி", "தமிழ்", "மொழி"]),
+        ("ශ්\u200dරී ලංකා", ["ශ්\u200dරී", "ලංකා"]),
+        ("كِتَاب", ["كِتَاب"]),
+        ("x\u0304_bar", ["x\u0304_bar", "x\u0304", "bar"]),
+        ("1\ufe0f\u20e3 ☎\ufe0f", ["1", "☎"]),
     ],
 )
 def test_terms_of_a_text(text: str, terms: list[str]) -> None:
-    """Lower-cased words; identifiers, paths and numbers whole and in parts; pairs where words have no blanks."""
+    """Lower-cased words with their marks; identifiers, paths and numbers whole and in parts; pairs where words have no
+    blanks, of characters with their marks."""
     assert terms_of(text) == terms
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("数据库", ["数据", "据库", "库"]),
+        ("库 a库b", ["库", "a", "库", "b"]),
+        ("ที่", ["ที่"]),
+        ("ไทย", ["ไท", "ทย", "ย"]),
+        ("the port", ["the", "port"]),
+    ],
+)
+def test_each_character_of_an_unspaced_run_begins_a_term_of_a_text(text: str, terms: list[str]) -> None:
+    """Of a pair, or for the last by itself."""
+    assert terms_of(text, with_ends=True) == terms
+
+
+@pytest.mark.parametrize(
+    ("term", "character"),
+    [("数据", "数"), ("数", "数"), ("น้ํา", "น้ํ"), ("port", ""), ("हिन्दी", ""), ("🚀", ""), ("", "")],
+)
+def test_the_first_character_of_a_term(term: str, character: str) -> None:
+    """Of a script without blanks, and no other."""
+    assert first_character(term) == character
+
+
+ENDLESS = [
+    "a",
+    "A",
+    "_",
+    '"',
+    "'",
+    "`",
+    "“",
+    " ",
+    "\n",
+    "=",
+    "/",
+    ".",
+    "-",
+    "1",
+    "漢",
+    "ก",
+    "ि",
+    "é",
+    "a_",
+    "a-",
+    "aB",
+    "1,",
+]
+
+
+@pytest.mark.parametrize("unit", ENDLESS)
+def test_a_query_without_end_is_read_at_once(unit: str) -> None:
+    """While one is read, no other thread of its process runs: leases must be renewed meanwhile."""
+    begun = time.process_time()
+    assert Query.of(unit * (1_000_000 // len(unit))).is_cut
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize("unit", ENDLESS)
+def test_terms_take_time_as_their_text_is_long(unit: str) -> None:
+    """Nothing in a text is tried again and again."""
+    text = unit * (100_000 // len(unit))
+    begun = time.process_time()
+    terms_of(text)
+    assert time.process_time() - begun < 2
 
 
 @pytest.mark.parametrize(
@@ -141,6 +222,8 @@ def test_passages_hold_everything_but_blanks(text: str) -> None:
         ("x👩\u200d🚀", 3, 1),
         ("x👍🏽", 2, 1),
         ("x☎\ufe0f", 2, 1),
+        ("xकि", 2, 1),
+        ("xกี่", 3, 1),
         ("👩\u200d🚀", 1, 1),
     ],
 )
@@ -193,6 +276,14 @@ def test_media_are_found_by_their_name() -> None:
 def test_values_of_a_query(text: str, values: tuple[str, ...]) -> None:
     """What is quoted, and what reads as an identifier, a number or a path, is meant word for word."""
     assert tuple(value.text for value in Query.of(text).values) == values
+
+
+def test_the_rest_of_a_long_query_is_not_looked_for() -> None:
+    """And it says so."""
+    beginning = "port " * (QUERY_CHARACTERS // 5)
+    assert not Query.of(beginning).is_cut
+    query = Query.of(f"{beginning}harbour 4042")
+    assert (query.is_cut, query.terms, query.values) == (True, ("port",), ())
 
 
 def test_a_query_is_bounded() -> None:
