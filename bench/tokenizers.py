@@ -2,7 +2,8 @@
 
 `python -m bench.tokenizers` talks with a fake provider whose tokens are 0.5, 1, 2 and 4 times as many as ours, in a
 session that rotates again and again, with messages and tool results of 10 to 600 tokens, over each API: two name
-figures when they refuse a request as too long, the Responses API does not. Told are the requests that the provider
+figures when they refuse a request as too long, the Responses API does not; then with agents that declare 4 and 16 times
+the window that the provider has. Told are the requests that the provider
 refused, before the first report that the session learned from and after it, and the turns that were not answered: a
 refused request is cut and sent again within its round. What it must come to: at most 1 refusal per 1,000 rounds after
 the first recalibration, and every turn answered.
@@ -25,8 +26,11 @@ from sessionlib.providers.api import ApiProvider
 from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta
 from sessionlib.session import Session
 from sessionlib.testing.server import FakeProviderServer
+from sessionlib.window_facts import LearnedWindow
 
 RATIOS = (0.5, 1.0, 2.0, 4.0)
+MULTIPLES = (4, 16)
+"""Of the provider's window: what agents declare who are wrong."""
 WINDOW_TOKENS = 8_000
 ROUNDS = 1_000
 TARGET_PER_THOUSAND = 1.0
@@ -51,6 +55,8 @@ class Outcome:
     api: str
     ratio: float
     """The provider's tokens for one of ours."""
+    multiple: int
+    """What the agent declares, as a multiple of the provider's window."""
     round_count: int
     rotation_count: int
     refused_before: int
@@ -100,19 +106,20 @@ def work(number: int) -> str:
     return text_of("result", number) if number >= 0 else " ".join(random.Random(number).choices(_TEXTS, k=16))
 
 
-def measured(api: str, ratio: float, rounds: int) -> Outcome:
+def measured(api: str, ratio: float, rounds: int, multiple: int = 1) -> Outcome:
     """Talk until so many rounds were answered, or turns were not."""
-    agent = Agent(name="foreign", model="m", window_tokens=WINDOW_TOKENS, tools=(work,), history_tool=False)
+    declared_tokens = multiple * WINDOW_TOKENS
+    agent = Agent(name="foreign", model="m", window_tokens=declared_tokens, tools=(work,), history_tool=False)
     with FakeProviderServer(window_tokens=WINDOW_TOKENS, token_ratio=ratio) as server:
         provider = APIS[api](server)
         watched = _Watched(provider)
         with Session(agent, {"default": watched}, session_id=SESSION) as session:
-            before, unanswered, learned = 0, 0, session.view().calibration
+            before, unanswered, learned = 0, 0, _learned(session)
             for turn, answers in enumerate(_turns()):
                 if watched.answered + unanswered >= rounds:
                     break
                 server.record(SESSION, {"answers": answers})
-                is_learned = session.view().calibration != learned
+                is_learned = _learned(session) != learned
                 try:
                     session.send(text_of("message", turn), turn_id=f"t{turn}")
                 except TurnFailed:
@@ -124,6 +131,7 @@ def measured(api: str, ratio: float, rounds: int) -> Outcome:
     return Outcome(
         api=api,
         ratio=ratio,
+        multiple=multiple,
         round_count=watched.answered,
         rotation_count=view.epoch,
         refused_before=before,
@@ -131,6 +139,11 @@ def measured(api: str, ratio: float, rounds: int) -> Outcome:
         unanswered_count=unanswered,
         calibration=view.calibration,
     )
+
+
+def _learned(session: Session) -> tuple[float, LearnedWindow | None]:
+    view = session.view()
+    return view.calibration, view.window
 
 
 def _turns() -> Iterator[Mapping[str, Any]]:
@@ -154,17 +167,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     outcomes = [measured(api, ratio, options.rounds) for api in APIS for ratio in RATIOS]
+    outcomes += [measured(api, 1.0, options.rounds, multiple) for api in APIS for multiple in MULTIPLES]
     if options.json:
         print_json(outcomes)
         return
     print(
-        f"{'API':<16} {'ratio':>5} {'rounds':>7} {'rotations':>9} {'refused':>8} {'then':>5} {'per 1,000':>9}"
-        f" {'calibration':>11}"
+        f"{'API':<16} {'ratio':>5} {'declared':>8} {'rounds':>7} {'rotations':>9} {'refused':>8} {'then':>5}"
+        f" {'per 1,000':>9} {'calibration':>11}"
     )
     for one in outcomes:
         print(
-            f"{one.api:<16} {one.ratio:>5} {one.round_count:>7,} {one.rotation_count:>9} {one.refused_before:>8}"
-            f" {one.refused_after:>5} {one.refused_per_thousand:>9.2f} {one.calibration:>11.3f}"
+            f"{one.api:<16} {one.ratio:>5} {one.multiple:>7}× {one.round_count:>7,} {one.rotation_count:>9}"
+            f" {one.refused_before:>8} {one.refused_after:>5} {one.refused_per_thousand:>9.2f} {one.calibration:>11.3f}"
             f"{'' if one.holds else '  MISSED'}"
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from sessionlib.entries import encodable
@@ -22,8 +23,13 @@ ARGUMENT_CHARACTERS = 40
 
 ELLIPSIS = "..."
 
-LOOKED_AT_CHARACTERS = 4_096
-"""How much of an argument is read, secrets included: what is told begins well before."""
+SECRET_CHARACTERS = 8_192
+"""No secret that is known by its end alone is longer: a quoted value, the password of a URL, a token whose third part
+makes it one, a key whose block has headers. What fits no header of HTTP is no token."""
+
+LOOKED_AT_CHARACTERS = SECRET_CHARACTERS + 1_024
+"""How much of an argument is read, its blanks collapsed. Of a longer one, as much as may be the beginning of a secret
+is not told."""
 
 NOTE_WRITERS = frozenset({"notes.append_to_file", "notes.write_file"})
 PRIVATE = ("history.", "notes.")
@@ -77,8 +83,24 @@ def action_of(tool_name: str, arguments: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The beginning of *text* without its secrets, on one line."""
-    return collapsed(redact(encodable(text[:LOOKED_AT_CHARACTERS])).text)
+    """The beginning of *text* on one line, without its secrets and without the half of one.
+
+    A secret that goes on where *text* is read no further may not be known as one. Nothing in it is replaced then: it
+    stands untouched at the end of what was read, in at most SECRET_CHARACTERS, and these are left out.
+    """
+    words = text.split(maxsplit=LOOKED_AT_CHARACTERS // 2)  # with a blank behind each, these are enough
+    line = " ".join(words)
+    read = encodable(line[:LOOKED_AT_CHARACTERS])
+    told = redact(read).text
+    if len(line) <= LOOKED_AT_CHARACTERS:
+        return told
+    return told[: len(told) - _untouched(read, told)].rstrip()
+
+
+def _untouched(read: str, told: str) -> int:
+    """How many characters at the end of *read*, of those that may be a part of a secret, are the same in *told*."""
+    pairs = zip(reversed(read[-SECRET_CHARACTERS:]), reversed(told), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def collapsed(text: str) -> str:
@@ -126,7 +148,8 @@ def _unknown(tool_name: str, given: Mapping[str, Any]) -> str:
 def _shown(name: str, value: str) -> str:
     """An argument on one line; nothing of one whose name says that it is a secret."""
     line = one_line(value)
-    return "[redacted]" if redact(f'{name}="{line}"').count else line
+    named = f"{name[-ARGUMENT_CHARACTERS:]}={json.dumps(cut(line), ensure_ascii=False)}"
+    return "[redacted]" if redact(named).count else line
 
 
 def _given(arguments: str) -> dict[str, Any] | None:
@@ -162,7 +185,8 @@ def _command(given: Mapping[str, Any]) -> str:
 def _patched(given: Mapping[str, Any]) -> str:
     """Names of the files that a patch is for."""
     patch = next((value for name in _PATCHES if isinstance(value := given.get(name), str)), "")
-    return ", ".join(dict.fromkeys(one_line(path) for path in _PATCHED.findall(patch)))
+    paths = list(dict.fromkeys(_PATCHED.findall(patch)))[-ACTION_CHARACTERS:]  # the end is what is told of them
+    return ", ".join(dict.fromkeys(map(one_line, paths)))
 
 
 def _lines(given: Mapping[str, Any]) -> str:

@@ -21,10 +21,9 @@ from sessionlib.policies.log_merge import LogMerge
 from sessionlib.policies.slots import Slots
 from sessionlib.policies.tiers import Tiers
 from sessionlib.policies.work_room import Clamp, WorkRoom
-from sessionlib.policies.work_room_texts import guidance
 from sessionlib.providers.contract import ToolDeclaration
 from sessionlib.stores.contract import JournalRules
-from sessionlib.tokens import Counter
+from sessionlib.tokens import DENSEST_RATIO, Counter
 from sessionlib.tools.declaration import Tool
 from sessionlib.tools.history import HISTORY_DECLARATIONS
 from sessionlib.tools.notes import NOTES_DECLARATIONS
@@ -94,7 +93,7 @@ class Agent(Frozen):
     policy `work_room`."""
     ledger: bool | None = None
     """Keep a ledger of what was done as the last record of the window, made without a model; None: with the policy
-    `work_room`."""
+    `work_room`, and where an earlier version left one."""
     call_timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Deadline of one model call."""
     turn_timeout_seconds: Annotated[float, Field(gt=0)] = 3_600.0
@@ -183,13 +182,18 @@ class Agent(Frozen):
         return known if known.tokens == self.window_tokens else WindowFact(self.window_tokens, WindowSource.DECLARED)
 
     def description(self) -> str:
-        """The agent as canonical JSON, its tools by their declarations."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        """The agent as JSON, its tools by their declarations; what is sent of it in the order in which it is sent, so
+        that an agent rebuilt from this sends the same bytes."""
+        return self._as_json(sort_keys=False)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the description: the version."""
-        return hashlib.sha256(self.description().encode()).hexdigest()
+        """SHA-256 of the description with its keys sorted: the version, whatever order it was written in."""
+        return hashlib.sha256(self._as_json(sort_keys=True).encode()).hexdigest()
+
+    def _as_json(self, *, sort_keys: bool) -> str:
+        fields = self.model_dump(mode="json")
+        return json.dumps(fields, sort_keys=sort_keys, ensure_ascii=False, separators=(",", ":"))
 
     @cached_property
     def instruction_tools(self) -> frozenset[str]:
@@ -206,13 +210,26 @@ class Agent(Frozen):
         """Whether its sessions keep a ledger."""
         return self.policy.kind == "work_room" if self.ledger is None else self.ledger
 
+    @property
+    def carries_ledger(self) -> bool:
+        """Whether a ledger that an earlier version left goes on: it does unless that is ruled out."""
+        return self.ledger is not False
+
+    @property
+    def told_policy(self) -> LogMerge | Tiers | Slots | WorkRoom:
+        """Its policy, whose default texts name only the tools that it has."""
+        if not isinstance(self.policy, WorkRoom):
+            return self.policy
+        return self.policy.told(has_notes=self.has_notes, has_history=self.history_tool)
+
     @cached_property
     def full_instructions(self) -> str:
         """The instructions as the model gets them: what it must know of its windows stands at their end, the same in
         every request."""
-        if self.policy.kind != "work_room":
+        policy = self.told_policy
+        if not isinstance(policy, WorkRoom):
             return self.instructions
-        managed = guidance(has_notes=self.has_notes, has_history=self.history_tool)
+        managed = policy.guidance_message
         return f"{self.instructions}\n\n{managed}" if self.instructions else managed
 
     @cached_property
@@ -246,13 +263,14 @@ class Agent(Frozen):
                 room.fixed_tokens + 1,
                 f"instructions and tools alone take {room.fixed_tokens} tokens",
             )
-        return self.policy.budgets(room, counter, **self._records_shown(counter))
+        return self.told_policy.budgets(room, counter, **self._records_shown(counter))
 
     def clamp(self, counter: Counter) -> Clamp | None:
         """What became of a work room that was asked for too small, to be told at start-up; None if none was."""
-        if not isinstance(self.policy, WorkRoom):
+        policy = self.told_policy
+        if not isinstance(policy, WorkRoom):
             return None
-        return self.policy.clamp(self._room(counter), counter, **self._records_shown(counter))
+        return policy.clamp(self._room(counter), counter, **self._records_shown(counter))
 
     def _room(self, counter: Counter, calibration: float = 1.0) -> Room:
         ratio = max(calibration, counter.error_ratio)
@@ -275,14 +293,22 @@ class Agent(Frozen):
         Past the largest calibration that converges, what a rotation leaves is as there, and the limit of what is sent
         as the calibration says.
         """
-        calibration *= self.window_tokens / min(self.window_tokens, window.tokens) if window else 1.0
-        believable = self.window_tokens / (self.fixed_tokens(counter) + self.window_tokens * LEAST_ROOM_FRACTION)
-        ratio = max(min(calibration, believable), counter.error_ratio)
+        window_tokens = min(self.window_tokens, window.tokens) if window else self.window_tokens
+        believable = self._believable(window_tokens, self.fixed_tokens(counter))
+        ratio = max(min(calibration, believable), counter.error_ratio) * self.window_tokens / window_tokens
         try:
             return self.budgets(counter, ratio)
         except CannotConverge:
             largest = self._largest_ratio(counter, ratio)
             return narrowed(self.budgets(counter, largest), ratio / largest)
+
+    @staticmethod
+    def _believable(window_tokens: int, fixed_tokens: int) -> float:
+        """The largest calibration that makes sense: what leaves room by our count, or what a tokenizer may come to, as
+        far as that leaves some."""
+        by_room = window_tokens / (fixed_tokens + window_tokens * LEAST_ROOM_FRACTION)
+        by_what_is_left = (1 - LEAST_ROOM_FRACTION) * window_tokens / max(1, fixed_tokens)
+        return max(by_room, min(DENSEST_RATIO, by_what_is_left))
 
     def _largest_ratio(self, counter: Counter, too_large: float) -> float:
         """The largest calibration below *too_large* that converges, about; the counter's own error if none does."""

@@ -11,13 +11,15 @@ The text is all that is kept: its own lines are read back, so that it is updated
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Self
 
-from sessionlib.actions import action_of, collapsed, cut, one_line
+from sessionlib.actions import ELLIPSIS, action_of, collapsed, cut, one_line
 from sessionlib.entries import Entry, EntryKind
 
 ACTIONS_LIMIT = 30
@@ -35,30 +37,63 @@ _BULLET = "- "
 
 _OMITTED = re.compile(rf"{_TITLE} \(([0-9]{{1,{COUNT_DIGITS}}}) older ones left out\):")
 
-ACTIONS_CHARACTERS = (
-    LEDGER_CHARACTERS
-    - len(f"{_TITLE} ({'9' * COUNT_DIGITS} older ones left out):")
-    - len(f"\n{_SAID}")
-    - NARRATION_CHARACTERS
-)
+LARGEST_HEADING = f"{_TITLE} ({'9' * COUNT_DIGITS} older ones left out):"
+"""What stands above the actions, at most."""
+
+ACTIONS_CHARACTERS = LEDGER_CHARACTERS - len(LARGEST_HEADING) - len(f"\n{_SAID}") - NARRATION_CHARACTERS
 """The actions' share, with their bullets and line breaks. It does not depend on what else there is to say: what was
 left out once would have been left out in any case."""
 
+_TYPICAL = "edited sessionlib/policies/module_17.py"
+"""An action as most of a ledger is made of: what the shares in characters take in tokens is counted with it."""
 
-def updated_ledger(previous_text: str, leaving: Sequence[Entry]) -> str:
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a ledger's lines may take in tokens, beside their characters.
+
+    Each line is counted by itself, and either share is fixed, like those of the characters.
+    """
+
+    counted: Callable[[str], int]
+    """Tokens of one line, with its break."""
+    actions_tokens: int
+    narration_tokens: int
+
+    @classmethod
+    def of(cls, counted: Callable[[str], int]) -> Self:
+        """What the characters take in lines about files."""
+        action, said = f"{_BULLET}{_TYPICAL}", f"{_SAID}{(_TYPICAL * NARRATION_CHARACTERS)[:NARRATION_CHARACTERS]}"
+        return cls(
+            counted=counted,
+            actions_tokens=math.ceil(counted(action) * ACTIONS_CHARACTERS / _characters([_TYPICAL])),
+            narration_tokens=counted(said),
+        )
+
+    def actions(self, actions: Sequence[str]) -> int:
+        return sum(self.counted(f"{_BULLET}{action}") for action in actions)
+
+    def narration(self, line: str) -> int:
+        return self.counted(f"{_SAID}{line}")
+
+
+def updated_ledger(previous_text: str, leaving: Sequence[Entry], quota: Quota | None = None) -> str:
     """The ledger *previous_text* ("" for none) with what the entries *leaving* the window did; "" if nothing was done
     or said.
 
-    At most LEDGER_CHARACTERS. Entries that leave at once or one after the other make the same ledger:
-    `updated_ledger(updated_ledger(t, a), b) == updated_ledger(t, a + b)`.
+    At most LEDGER_CHARACTERS, and within *quota*. Entries that leave at once or one after the other make the same
+    ledger: `updated_ledger(updated_ledger(t, a), b) == updated_ledger(t, a + b)`, with the same quota.
     """
-    return reduce(_Ledger.after, leaving, _Ledger.read(previous_text)).text()
+    ledger = reduce(_Ledger.after, leaving, _Ledger.read(previous_text, quota))
+    said = (entry.text for entry in reversed(leaving) if entry.kind is EntryKind.ASSISTANT and entry.text.strip())
+    return ledger.with_narration(one_line(next(said, ""))).text()
 
 
 @dataclass(frozen=True, slots=True)
 class _Ledger:
     """A ledger's parts."""
 
+    quota: Quota | None
     actions: tuple[str, ...] = ()
     """Distinct, the one that was done last at the end."""
     omitted_count: int = 0
@@ -66,9 +101,9 @@ class _Ledger:
     narration: str = ""
 
     @classmethod
-    def read(cls, text: str) -> Self:
+    def read(cls, text: str, quota: Quota | None) -> Self:
         """The ledger that *text* shows. Lines that are none of a ledger are passed over."""
-        ledger = cls()
+        ledger = cls(quota)
         for line in text.split("\n"):
             if omitted := _OMITTED.fullmatch(line):
                 ledger = replace(ledger, omitted_count=int(omitted[1]))
@@ -79,14 +114,10 @@ class _Ledger:
         return ledger
 
     def after(self, entry: Entry) -> Self:
-        """With what one more entry did or said."""
-        match entry.kind:
-            case EntryKind.TOOL_CALL:
-                return self.with_action(action_of(entry.tool_name or "", entry.text))
-            case EntryKind.ASSISTANT:
-                return self.with_narration(one_line(entry.text))
-            case _:
-                return self
+        """With what one more entry did."""
+        if entry.kind is not EntryKind.TOOL_CALL:
+            return self
+        return self.with_action(action_of(entry.tool_name or "", entry.text))
 
     def with_action(self, action: str) -> Self:
         """With *action* as the last; one that was done before moves there. The oldest make room."""
@@ -94,14 +125,15 @@ class _Ledger:
             return self
         actions = (*(other for other in self.actions if other != action), action)
         excess = 0
-        while len(actions) - excess > ACTIONS_LIMIT or _characters(actions[excess:]) > ACTIONS_CHARACTERS:
+        while self._is_beyond(actions[excess:]):
             excess += 1
         omitted_count = min(self.omitted_count + excess, 10**COUNT_DIGITS - 1)
         return replace(self, actions=actions[excess:], omitted_count=omitted_count)
 
     def with_narration(self, line: str) -> Self:
         """With what was said last, unless that was nothing."""
-        return replace(self, narration=cut(line, NARRATION_CHARACTERS) or self.narration)
+        line = cut(line, NARRATION_CHARACTERS)
+        return replace(self, narration=_within(line, self.quota) if self.quota else line) if line else self
 
     def text(self) -> str:
         omitted = f" ({self.omitted_count} older ones left out)" if self.omitted_count else ""
@@ -112,6 +144,21 @@ class _Ledger:
             lines.append(f"{_SAID}{self.narration}")
         return "\n".join(lines)
 
+    def _is_beyond(self, actions: Sequence[str]) -> bool:
+        """Whether *actions* are more than have room."""
+        if len(actions) > ACTIONS_LIMIT or _characters(actions) > ACTIONS_CHARACTERS:
+            return True
+        return self.quota is not None and self.quota.actions(actions) > self.quota.actions_tokens
+
 
 def _characters(actions: Sequence[str]) -> int:
     return sum(len(f"\n{_BULLET}{action}") for action in actions)
+
+
+def _within(line: str, quota: Quota) -> str:
+    """As much of *line* as its share of *quota* holds."""
+    if quota.narration(line) <= quota.narration_tokens:
+        return line
+    limits = range(len(ELLIPSIS), len(line))
+    fitting = bisect_right(limits, quota.narration_tokens, key=lambda limit: quota.narration(cut(line, limit)))
+    return cut(line, limits[fitting - 1]) if fitting else ""

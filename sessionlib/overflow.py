@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sessionlib.errors import WindowOverflow
+from sessionlib.tokens import DENSEST_RATIO
 from sessionlib.window import Budgets, narrowed
+from sessionlib.window_facts import LEAST_SANE_TOKENS
 
 UNREPORTED_OVERFLOW_RATIO = 1.25
-"""How much denser than was proven the provider's tokens are taken to be from now on when it refuses a request without
-saying what it may hold: one step past the limit's own reserve of a tenth."""
+"""How much smaller than what was refused the window is taken to be when the provider does not say what it may hold: one
+step past the limit's own reserve of a tenth."""
 
-CUTS = (4.0, 3.0, 2.0)
-"""Such a request is cut to a quarter of what was refused, or to the least of these that leaves room for the input: what
-our tokens are to the densest tokenizer that we know of. The cut is for one request; it is not remembered."""
+CUTS = (DENSEST_RATIO, 3.0, 2.0)
+"""Such a request is cut to a quarter of what was refused, or to the least of these that leaves room for the input. The
+cut is for one request; it is not remembered."""
 
 LARGEST_PROOF = CUTS[0]
 """A refusal proves that the window holds less than was sent, but of a small request it is rather another refusal in
-such words: what is remembered of it is no more than the densest tokenizer."""
+such words: the window is not taken to be less than a quarter of what it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,41 +28,50 @@ class Measure:
     """What a request is cut with."""
 
     budgets: Budgets
-    """At the calibration."""
+    """At the calibration and the window."""
     calibration: float
+    """The provider's tokens for one of ours."""
+    window_tokens: int
+    """What the provider holds, in its own tokens."""
     cut: Budgets | None = None
     """Smaller limits, for this request alone."""
+    refused_tokens: int = 0
+    """What was refused without a figure, by our counter."""
 
     @property
     def limits(self) -> Budgets:
         return self.cut or self.budgets
 
-    def narrowed(self, ratio: float) -> Measure:
-        """Where the provider counts *ratio* times as many tokens as was thought."""
-        return Measure(narrowed(self.budgets, ratio), self.calibration * ratio)
+    def window_after(self, density: float) -> int:
+        """The window as it is known when the provider's tokens are *density* times as many as ours: more was refused,
+        unless that was above the window anyway."""
+        sent_tokens = self.refused_tokens * density
+        if not 0 < sent_tokens < self.window_tokens:
+            return self.window_tokens
+        smallest_tokens = max(LEAST_SANE_TOKENS, self.window_tokens / LARGEST_PROOF)
+        return min(self.window_tokens, round(max(smallest_tokens, sent_tokens / UNREPORTED_OVERFLOW_RATIO)))
 
 
 def remeasured(
     before: Measure,
     overflow: WindowOverflow,
     refused_tokens: int,
-    window_tokens: int,
+    budgets_at: Callable[[float, int], Budgets],
     has_room: Callable[[Budgets], bool],
 ) -> Measure:
-    """The measure after a request of *refused_tokens*, by our counter, was refused; *window_tokens* are the provider's.
+    """The measure after a request of *refused_tokens*, by our counter, was refused.
 
-    *has_room* tells whether the input fits. A provider that tells the window or what was sent is believed; else only
-    what the refusal proves is. Raises *overflow* if the input leaves nothing to cut.
+    *budgets_at* gives the budgets at a calibration and a window; *has_room* tells whether the input fits in some. A
+    provider that tells the window or what was sent is believed, as far as that makes either smaller than was thought;
+    else the request is cut. Raises *overflow* if the input leaves nothing to cut.
     """
-    sent_tokens = max(1.0, refused_tokens * before.calibration)
-    limit_tokens, reported_tokens = overflow.limit_tokens or window_tokens, overflow.sent_tokens or 0
-    ratio = max(1.0, window_tokens / limit_tokens) * max(1.0, reported_tokens / sent_tokens)
-    if ratio > 1:
-        return before.narrowed(ratio)
-    proven = max(1.0, window_tokens / sent_tokens)
-    measure = before.narrowed(min(proven, LARGEST_PROOF) * UNREPORTED_OVERFLOW_RATIO)
+    window_tokens = min(before.window_tokens, overflow.limit_tokens or before.window_tokens)
+    calibration = max(before.calibration, (overflow.sent_tokens or 0) / max(1, refused_tokens))
+    if (calibration, window_tokens) != (before.calibration, before.window_tokens):
+        return Measure(budgets_at(calibration, window_tokens), calibration, window_tokens)
+    proven = max(1.0, window_tokens / max(1.0, refused_tokens * calibration))
     cuts = (narrowed(before.budgets, proven * parts) for parts in (*CUTS, UNREPORTED_OVERFLOW_RATIO))
     cut = next(filter(has_room, cuts), None)
     if cut is None:
         raise overflow
-    return replace(measure, cut=cut)
+    return Measure(before.budgets, calibration, window_tokens, cut, refused_tokens)

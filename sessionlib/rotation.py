@@ -16,9 +16,9 @@ from typing import Any
 from sessionlib.entries import require_encodable
 from sessionlib.errors import Cancelled, InvalidInput, ProviderRejected
 from sessionlib.layout import Layout, Method, Record
-from sessionlib.ledger_record import ledger_after, without_ledger
+from sessionlib.ledger_record import ledger_after, ledger_tokens, without_ledger
 from sessionlib.policies.contract import Accepted, Opening, Origin, Policy, Rotated, RotationPlan
-from sessionlib.policies.output_contract import layout_fault
+from sessionlib.policies.output_contract import new_fault
 from sessionlib.rotation_outcome import RotationOutcome
 from sessionlib.steps import Consolidation, Steps
 from sessionlib.summaries.chunks import Measure, Shown, next_chunk
@@ -56,6 +56,7 @@ def plan_for(
     show_span: bool,
     origin: Origin = Origin.ESTIMATED,
     opening: Opening | None = None,
+    carries_ledger: bool = False,
 ) -> RotationPlan:
     """A plan for the part of *layout* up to *boundary_seq* and before any open call; later entries just stay."""
     live = layout.live
@@ -68,6 +69,7 @@ def plan_for(
         show_span=show_span,
         origin=origin,
         opening=opening or Opening(),
+        carries_ledger=carries_ledger,
     )
 
 
@@ -88,6 +90,7 @@ def rotate(
     _stop_if_cancelled(cancelled)
     shown_tokens = max(1, math.floor(summarizer_window_tokens * SHOWN_FRACTION))
     aged, ledger = without_ledger(plan.layout)
+    plan = _with_room_for(ledger, plan)
     consolidations = _Consolidations(
         plan=replace(plan, layout=aged),
         policy=policy,
@@ -98,8 +101,9 @@ def rotate(
     )
     rotated = yield from _decided(consolidations)
     before, after = plan.layout, _with_ledger(plan, rotated.layout, ledger)
-    fault = _new_fault(plan.layout, after)
-    is_noop = bool(fault) or rotated.layout is aged or after.conversation_tokens >= before.conversation_tokens
+    is_changed = rotated.layout is not aged
+    fault = new_fault(before, after) if is_changed else ""
+    is_noop = bool(fault) or not is_changed or after.conversation_tokens >= before.conversation_tokens
     layout = before if is_noop else after
     return RotationOutcome(
         layout=layout,
@@ -118,26 +122,27 @@ def rotate(
     )
 
 
+def _with_room_for(ledger: Record | None, plan: RotationPlan) -> RotationPlan:
+    """*plan* with a share for a *ledger* that is there and to be carried along, unless its layout could not converge
+    then: the share of an agent that keeps one is refused in such a window."""
+    budgets = plan.budgets
+    if ledger is None or budgets.ledger_tokens or not plan.carries_ledger:
+        return plan
+    quota_tokens = ledger_tokens(plan.counter, show_span=plan.show_span)
+    stretched_tokens = budgets.stretched_tail_tokens - quota_tokens
+    if stretched_tokens < budgets.tail_tokens:
+        return plan
+    return replace(plan, budgets=replace(budgets, ledger_tokens=quota_tokens, stretched_tail_tokens=stretched_tokens))
+
+
 def _with_ledger(plan: RotationPlan, layout: Layout, ledger: Record | None) -> Layout:
-    """What the policy made of the plan, with the ledger as the last of its records, if the agent has one."""
-    quota_tokens, live = plan.budgets.ledger_tokens, plan.layout.live
-    if not quota_tokens:
+    """What the policy made of the plan, with the ledger as the last of its records, if there is a share for one."""
+    live = plan.layout.live
+    if not plan.budgets.ledger_tokens:
         return layout
     leaving = live.entries[: len(live) - len(layout.live)]
-    kept = ledger_after(
-        ledger,
-        leaving,
-        live.first_seq,
-        quota_tokens=quota_tokens,
-        counter=plan.counter,
-        show_span=plan.show_span,
-    )
+    kept = ledger_after(ledger, leaving, live.first_seq, counter=plan.counter, show_span=plan.show_span)
     return replace(layout, records=(*layout.records, kept)) if kept else layout
-
-
-def _new_fault(before: Layout, after: Layout) -> str:
-    """What a policy broke. What was unsound before it came from elsewhere, and is repaired when it is sent."""
-    return "" if layout_fault(before) else layout_fault(after)
 
 
 def _decided(consolidations: _Consolidations) -> Steps[Rotated]:

@@ -125,6 +125,7 @@ class Session:
         except BaseException:
             self._store.close_connections()
             raise
+        _tell_clamp(self.agent)
         self._background = threading.Thread(target=self._work_in_background, name="rotations", daemon=True)
         self._background.start()
 
@@ -377,6 +378,14 @@ class _Abandonable:
     @property
     def is_lost(self) -> bool:
         return self._lease.is_lost or self._abandoned.is_set()
+
+
+def _tell_clamp(agent: Agent) -> None:
+    """Say what became of a work room that was asked for too small."""
+    clamp = agent.clamp(agent.own_counter)
+    if clamp:
+        figures = {"agent": agent.name, "asked_tokens": clamp.asked_tokens, "given_tokens": clamp.given_tokens}
+        log.warning("work room raised to its floor", extra=figures)
 
 
 def _attempt(work: Callable[[], object]) -> None:

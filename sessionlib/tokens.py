@@ -18,6 +18,9 @@ from sessionlib.media_tokens import media_tokens
 PER_TOOL_OVERHEAD_TOKENS = 8
 """Framing of one tool declaration (spec/tiers A2)."""
 
+DENSEST_RATIO = 4.0
+"""Tokens of the densest tokenizer that we know of for one of ours."""
+
 ENVELOPE_TOKENS = 64
 """A request's own JSON around messages, tools and parameters: about 40 tokens with streaming and usage asked for."""
 

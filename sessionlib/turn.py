@@ -22,7 +22,8 @@ from sessionlib.rooms import judged, nudge_of
 from sessionlib.steps import ModelCall, Steps, ToolOutput, ToolRun, model_step
 from sessionlib.stores.contract import Answer, Grant, Handle, Room, RoundCommit, Snapshot, Trim
 from sessionlib.tokens import Counter, Usage, calibrated
-from sessionlib.window import Budgets, Sent, fit, narrowed
+from sessionlib.window import Budgets, Sent, fit
+from sessionlib.window_facts import LearnedWindow, WindowFact, WindowSource
 
 CALIBRATING_FRACTION = 0.125
 """Share of the window from which on a request is worth learning from: on a small one a provider's constant overhead
@@ -87,6 +88,10 @@ class RoundView:
     def projection(self) -> Projection:
         return Projection(self.counter, self.result_cap_tokens, self.agent.history_tool, self.agent.origin)
 
+    def budgets_at(self, calibration: float, window_tokens: int) -> Budgets:
+        """The budgets as they are with what a refusal taught."""
+        return self.agent.session_budgets(self.counter, calibration, WindowFact(window_tokens, WindowSource.REFUSED))
+
     @cached_property
     def layout(self) -> Layout:
         """The snapshot's layout with the pending entries at its end."""
@@ -105,6 +110,8 @@ class RoundOutcome:
     entries: tuple[Entry, ...]
     sizes: tuple[int, ...]
     calibration: float
+    window: LearnedWindow | None
+    """What was learned of the provider's window; None if nothing."""
     trim: Trim
     handle: Handle | None
     """Held shape: the provider session that goes on; None seeds a new one with the next request."""
@@ -121,6 +128,8 @@ class RoundOutcome:
     room: Room = field(default_factory=Room)
     is_reset: bool = False
     """The window is used up: a fresh one begins before the next round."""
+    is_nudged: bool = False
+    """The request ended with a nudge, which is in no other."""
 
     def commit(self, view: RoundView, commit_token: str) -> RoundCommit:
         """The outcome as the store takes it."""
@@ -131,6 +140,7 @@ class RoundOutcome:
             entries=self.entries,
             sizes=self.sizes,
             calibration=self.calibration,
+            window=self.window,
             line_tokens=self.line_tokens,
             input_index=next((i for i, entry in enumerate(view.pending) if entry.kind is EntryKind.USER), -1),
             closes_calls=self.closes_calls,
@@ -200,7 +210,7 @@ def _ask(view: RoundView) -> Steps[_Asked]:
     All attempts are one step, since only the one that is answered has a result to save; each has its own idempotency
     key, since they differ in content.
     """
-    measure = Measure(view.budgets, view.snapshot.calibration)
+    measure = Measure(view.budgets, view.snapshot.calibration, view.window_tokens)
     handle, is_remeasured, attempt = view.snapshot.handle, False, 0
     while True:
         sent, trim, is_nudged = _sent(view, measure.limits)
@@ -216,9 +226,8 @@ def _ask(view: RoundView) -> Steps[_Asked]:
         except WindowOverflow as overflow:
             if is_remeasured:
                 raise
-            known = replace(measure, calibration=max(measure.calibration, view.counter.error_ratio))
             has_room = partial(_has_room, view)
-            measure = remeasured(known, overflow, request.counted_tokens, view.window_tokens, has_room)
+            measure = remeasured(measure, overflow, request.counted_tokens, view.budgets_at, has_room)
             is_remeasured = True
         else:
             is_reseeded = handle is None and view.snapshot.handle is not None
@@ -281,21 +290,32 @@ def _outcome(
     calibration = asked.measure.calibration
     if not view.is_resumed and request_tokens >= view.window_tokens * CALIBRATING_FRACTION:
         calibration = calibrated(calibration, request_tokens, _believable(reply.usage, view.window_tokens))
-    ratio = max(calibration, view.counter.error_ratio)
-    growth = ratio / max(asked.measure.calibration, view.counter.error_ratio)
-    spent = view.spent.plus(reply.usage, math.ceil(request_tokens * ratio), is_reseeded=asked.is_reseeded)
+    window_tokens = asked.measure.window_after(_density(reply.usage, request_tokens, calibration))
+    sent_tokens = math.ceil(request_tokens * max(calibration, view.counter.error_ratio))
+    spent = view.spent.plus(reply.usage, sent_tokens, is_reseeded=asked.is_reseeded)
     sizes = (*view.layout.live.sizes[len(view.snapshot.layout.live) :], *view.sizes(made))
     total_tokens = view.snapshot.layout.conversation_tokens + sum(sizes)
-    budgets = narrowed(asked.measure.budgets, growth) if growth > 1 else asked.measure.budgets
-    window = judged(view.agent, view.snapshot.room, total_tokens, budgets)
+    is_known = (calibration, window_tokens) == (asked.measure.calibration, asked.measure.window_tokens)
+    budgets = asked.measure.budgets if is_known else view.budgets_at(calibration, window_tokens)
+    window = judged(
+        view.agent,
+        view.snapshot.room,
+        total_tokens,
+        budgets,
+        is_nudged=asked.is_nudged,
+        is_cut=asked.measure.cut is not None,
+    )
     return RoundOutcome(
         entries=(*view.pending, *made),
         sizes=sizes,
         calibration=calibration,
+        window=LearnedWindow(tokens=window_tokens, origin=view.agent.origin)
+        if window_tokens < view.window_tokens
+        else None,
         trim=asked.trim,
         handle=_new_handle(view, asked, reply),
         answer=_answer(view, reply, unknown, spent) if unknown or not reply.calls else None,
-        line_tokens=min(window.line_tokens, total_tokens) if asked.measure.cut else window.line_tokens,
+        line_tokens=window.line_tokens,
         request_tokens=request_tokens,
         usage=reply.usage,
         spent=spent,
@@ -303,7 +323,13 @@ def _outcome(
         is_reseeded=asked.is_reseeded,
         room=window.room,
         is_reset=window.is_reset,
+        is_nudged=asked.is_nudged,
     )
+
+
+def _density(usage: Usage | None, request_tokens: int, calibration: float) -> float:
+    """The provider's tokens for one of ours, as far as this answer tells."""
+    return max(calibration, usage.prompt_tokens / max(1, request_tokens) if usage else 0.0)
 
 
 def _believable(usage: Usage | None, window_tokens: int) -> Usage | None:

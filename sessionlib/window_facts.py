@@ -45,6 +45,8 @@ class WindowSource(StrEnum):
     """`Agent.window_tokens`."""
     REPORTED = "reported"
     """The provider's models endpoint."""
+    REFUSED = "refused"
+    """The provider, when it refused a request of the session as too long."""
     TABLE = "table"
     DEFAULT = "default"
 
@@ -57,6 +59,16 @@ class WindowFact:
     source: WindowSource
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedWindow:
+    """What a refusal taught a session of a model's window."""
+
+    tokens: int
+    """Of the provider's own."""
+    origin: str
+    """Whose window it is: `Agent.origin`."""
+
+
 def known_window(model: str) -> WindowFact:
     """What is known of a model's window from its name alone."""
     tokens = known_of(KNOWN_WINDOWS, model)
@@ -66,12 +78,17 @@ def known_window(model: str) -> WindowFact:
 
 
 def reported_window(answer: Any) -> int | None:
-    """The window in a models endpoint's answer about one model; None if it says nothing that makes sense."""
-    for name in _REPORTED:
-        value = answer.get(name) if isinstance(answer, Mapping) else None
-        if isinstance(value, int) and LEAST_SANE_TOKENS <= value <= LARGEST_SANE_TOKENS:
-            return int(value)
-    return None
+    """The window in a models endpoint's answer about one model, the smallest where it names several; None if it says
+    nothing that makes sense."""
+    named = [_tokens(answer.get(name)) for name in _REPORTED] if isinstance(answer, Mapping) else []
+    return min((size for size in named if LEAST_SANE_TOKENS <= size <= LARGEST_SANE_TOKENS), default=None)
+
+
+def _tokens(value: Any) -> int:
+    """A number of tokens as JSON may hold it: whole, as a float or as digits; 0 for anything else."""
+    if isinstance(value, str):
+        return int(value) if value.isdecimal() and len(value) <= len(str(LARGEST_SANE_TOKENS)) else 0
+    return int(value) if isinstance(value, int) or (isinstance(value, float) and value.is_integer()) else 0
 
 
 def smaller(own: WindowFact, reported_tokens: int | None) -> WindowFact:
@@ -79,3 +96,10 @@ def smaller(own: WindowFact, reported_tokens: int | None) -> WindowFact:
     if reported_tokens is None or reported_tokens >= own.tokens:
         return own
     return WindowFact(reported_tokens, WindowSource.REPORTED)
+
+
+def learned(known: WindowFact, window: LearnedWindow | None, origin: str) -> WindowFact:
+    """The smaller of what is known and what a session learned of the window of *origin*."""
+    if window is None or window.origin != origin or window.tokens >= known.tokens:
+        return known
+    return WindowFact(window.tokens, WindowSource.REFUSED)

@@ -107,7 +107,7 @@ FIGURES = [
     ),
     ("docs/providers.md", f"its text, {PAGE_TEXT_TOKENS:,} tokens, and an image"),
     ("docs/providers.md", f"is cut to {WORDS[CUTS[0]]}, or to"),
-    ("docs/providers.md", f"a step of {UNREPORTED_OVERFLOW_RATIO:g}, and"),
+    ("docs/providers.md", f"a step of {UNREPORTED_OVERFLOW_RATIO:g} less"),
     ("docs/store.md", f"now + {LIMITS.sweep_first_seconds:g} s, then 4, 8, … {LIMITS.sweep_last_seconds:g} s"),
 ]
 

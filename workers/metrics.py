@@ -39,10 +39,14 @@ class Family:
     help: str
     label: str = ""
     counters: Mapping[str, str]
+    prefix: str = ""
+    """Further counters are samples too where they begin like this: the rest of their name is the label's value."""
 
 
 ENDS = [state.value for state in TurnState if state.is_finished]
 BANDS = range(11)
+ENDS_OF_ROTATIONS = ["no_gain", "deadline", "dead_lettered"]
+"""Those that need no error. The others' codes are those of errors, and of what was wrong with a layout."""
 
 FAMILIES = (
     Family(name="sessionlib_sessions", kind="gauge", help="Sessions in the store.", counters={"": "sessions"}),
@@ -80,6 +84,14 @@ FAMILIES = (
         counters={"": "resets"},
     ),
     Family(
+        name="sessionlib_rotations_failed_total",
+        kind="counter",
+        help="Rotations that ended without changing anything, by why.",
+        label="code",
+        counters={code: f"rotations_failed:{code}" for code in ENDS_OF_ROTATIONS},
+        prefix="rotations_failed:",
+    ),
+    Family(
         name="sessionlib_brakes_total",
         kind="counter",
         help="Sessions braked, since fresh windows brought nothing.",
@@ -96,7 +108,9 @@ def exposition(counted: Mapping[str, int]) -> str:
 def _lines(family: Family, counted: Mapping[str, int]) -> Iterator[str]:
     yield f"# HELP {family.name} {family.help}"
     yield f"# TYPE {family.name} {family.kind}"
-    for value, counter in family.counters.items():
+    found = sorted(name for name in counted if family.prefix and name.startswith(family.prefix))
+    counters = {**family.counters, **{name.removeprefix(family.prefix): name for name in found}}
+    for value, counter in counters.items():
         label = f'{{{family.label}="{value}"}}' if family.label else ""
         yield f"{family.name}{label} {counted.get(counter, 0)}"
 

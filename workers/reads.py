@@ -54,12 +54,14 @@ class StoreReads(ScriptedStore):
     def events(self, session_id: str, turn_id: str, after: str = "", limit: int = 1_000) -> Sequence[Event]:
         require_id("session_id", session_id)
         require_id("turn_id", turn_id)
+        checks.check_event_id("after", after)
         self._check_once()
         keys = [self.keys.events(session_id, turn_id), self.keys.deltas(session_id, turn_id)]
         return wire.read_turn_events(self.scripts.run("events", keys, _after(after), limit), limit)
 
     def audit(self, session_id: str, after: str = "", limit: int = 1_000) -> Sequence[Event]:
         key = self.keys.own("audit", require_id("session_id", session_id))
+        checks.check_event_id("after", after)
         self._check_once()
         with store_errors():
             return wire.read_events(self.client.xrange(key, min=_after(after), count=limit))
@@ -108,7 +110,7 @@ class StoreReads(ScriptedStore):
 
     def counters(self, partition: int) -> dict[str, int]:
         """Figures of a partition: `unfinished` turns, `sessions`, turns by end state, `rotations`, `resets` among them,
-        `brakes`, `braked`, `fill:<tenths>`.
+        `rotations_failed:<code>`, `brakes`, `braked`, `fill:<tenths>`.
 
         `fill:7` counts sessions whose conversation takes seven tenths of their rotation line, `fill:10` those past it.
         `brakes` counts how often a brake engaged, `braked` the open sessions whose brake is on now.

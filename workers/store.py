@@ -162,6 +162,7 @@ class RedisStore(StoreReads, StoreJobs):
             encode(commit.trim),
             encode(commit.room),
             *wire.handle_arguments(commit.handle),
+            encode(commit.window) if commit.window else "",
             wire.json_text(plain(answer)) if answer else "",
             wire.lines(calls),
             wire.call_ids(call.call_id for call in calls),

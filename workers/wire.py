@@ -38,6 +38,7 @@ from sessionlib.stores.contract import (
     UnsavedStep,
 )
 from sessionlib.transcript import Transcript
+from sessionlib.window_facts import LearnedWindow
 
 Fields = Mapping[str, str]
 
@@ -133,6 +134,7 @@ def read_snapshot(session_id: str, head: Fields, parts: Sequence[Any], known: Sn
         layout_token=head.get("layout_token", ""),
         tail_token=head.get("tail_token", ""),
         calibration=float(head["calibration"]),
+        window=_window(head),
         trim=_trim(head),
         handle=decode(Handle, head["handle"]) if head.get("handle") else None,
         room=_room(head),
@@ -169,6 +171,10 @@ def _agent(head: Fields) -> AgentRef:
 
 def _trim(head: Fields) -> Trim:
     return decode(Trim, head["trim"]) if head.get("trim") else Trim()
+
+
+def _window(head: Fields) -> LearnedWindow | None:
+    return decode(LearnedWindow, head["window"]) if head.get("window") else None
 
 
 def _room(head: Fields) -> Room:
@@ -246,6 +252,7 @@ def read_view(session_id: str, reply: Sequence[Any]) -> SessionView:
         record_tokens=int(head["record_tokens"]),
         carried_tokens=int(head["carried_tokens"]),
         calibration=float(head["calibration"]),
+        window=_window(head),
         trim=_trim(head),
         queued=tuple(raw.decode() for raw in queued),
         running=head.get("turn:work") or None,

@@ -76,6 +76,8 @@ class RotationPlan:
     """Whether a seeded record names its entries (the agent has the history tool)."""
     origin: Origin = Origin.ESTIMATED
     opening: Opening = Opening()
+    carries_ledger: bool = False
+    """Whether a ledger that is there stays, although the budgets have no share for one."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.origin, Origin):

@@ -20,9 +20,12 @@ from sessionlib.policies.contract import Consolidating, Opening, Rotated, Rotati
 from sessionlib.policies.figures import LARGEST_WINDOW_TOKENS, RESULT_CAP_DIVISOR, Tokens, first_true
 from sessionlib.policies.work_room_texts import (
     FALLBACK,
+    GUIDANCE,
     HINT_BYTES,
     REMINDER,
     SEED,
+    default_texts,
+    fenced_hint,
     opening_text,
     reminder,
     trail_text,
@@ -79,7 +82,15 @@ class WorkRoom(BaseModel):
     reminder_template: Annotated[str, Field(min_length=1)] = REMINDER
     """`{n_remaining}` stands for what is left."""
     fallback_prompt: Annotated[str, Field(min_length=1)] = FALLBACK
+    guidance_message: Annotated[str, Field(min_length=1)] = GUIDANCE
+    """What the agent's instructions end with."""
     seed_message: Annotated[str, Field(min_length=1)] = SEED
+
+    def told(self, *, has_notes: bool, has_history: bool) -> WorkRoom:
+        """This policy for an agent with these tools: its default texts name no others; texts that were given stay."""
+        full = default_texts(has_notes=True, has_history=True)
+        adapted = default_texts(has_notes=has_notes, has_history=has_history)
+        return self.model_copy(update={name: adapted[name] for name in full if getattr(self, name) == full[name]})
 
     def budgets(self, room: Room, counter: Counter, *, show_span: bool, ledger_tokens: int = 0) -> Budgets:
         """The figures for a window. Raises CannotConverge if base, work room and buffer are more than its limit."""
@@ -201,6 +212,11 @@ class WorkRoom(BaseModel):
             kind=RecordKind.OPENING,
             source_tokens=layout.record_tokens + layout.live.tokens,
         )
+
+
+def shows_hint(layout: Layout, hint: str) -> bool:
+    """Whether a fresh window shows the thread hint: one that would bring it to its limit is left out."""
+    return any(fenced_hint(hint) in record.text for record in layout.records)
 
 
 @lru_cache(maxsize=64)

@@ -57,6 +57,11 @@ def opened(room: Room) -> Room:
     return Room(is_braked=room.is_braked, breathless_count=_breathless_count(room))
 
 
+def untold(room: Room) -> Room:
+    """*room*, if its nudge reached no request: the model was told nothing yet, and it is still due."""
+    return replace(room, is_reminded=False, nudge=None, remaining_tokens=0) if room.nudge else room
+
+
 def _breathless_count(room: Room) -> int:
     """Windows running without room to breathe, *room*'s own included if it was used up."""
     if room.had_breath:

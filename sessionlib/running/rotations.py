@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import Any
 
@@ -11,8 +12,10 @@ from sessionlib.errors import (
     ProviderError,
 )
 from sessionlib.policies.contract import Opening, Origin
+from sessionlib.policies.work_room import shows_hint
 from sessionlib.policies.work_room_state import opened
 from sessionlib.recount import recounted
+from sessionlib.rooms import is_used_up
 from sessionlib.rotation import plan_for, rotate
 from sessionlib.rotation_outcome import RotationOutcome
 from sessionlib.running.engine import (
@@ -38,7 +41,10 @@ from sessionlib.stores.contract import (
 from sessionlib.stores.orphans import orphan_of
 from sessionlib.summaries.contract import Summarizer, Workload
 from sessionlib.window import Budgets
+from sessionlib.window_facts import learned
 from sessionlib.workloads import WorkloadKind
+
+log = logging.getLogger(__name__)
 
 
 def run_rotation(engine: Engine, session_id: str, known: Snapshot | None = None) -> Ran:
@@ -91,14 +97,16 @@ class RotationRun:
         self._is_reset = self._agent.policy.kind == "work_room"
 
     def run(self) -> Ran:
-        if self._is_reset and self._grant.reason == "line" and not self._snapshot.room.is_reminded:
-            return self._let_be("no_gain", "the window that it was requested for is replaced already")
+        if self._is_uncalled_for():
+            return self._dropped()
         outcome = self._decided()
         if outcome.layout_fault:
-            return self._let_be("invalid_layout", outcome.layout_fault)
+            return self._let_be(f"invalid_layout:{outcome.layout_fault.replace(' ', '_')}", outcome.layout_fault)
         if outcome.is_noop:
             return self._let_be("no_gain", "the rotation would shorten nothing")
         adopted = self._engine.store.adopt(self._grant, self._adoption(outcome))
+        if adopted.is_adopted:
+            self._tell_hint(outcome)
         self._observe(
             "adopted" if adopted.is_adopted else "stale",
             epoch=adopted.epoch,
@@ -112,6 +120,21 @@ class RotationRun:
             rotation_id=adopted.rotation_id,
             disposal=adopted.disposal,
         )
+
+    def _is_uncalled_for(self) -> bool:
+        """Whether a line asks for a reset that the window as it is now does not call for: the request was for one that
+        is replaced already, or for another policy or version of the agent."""
+        is_asked_by_line = self._is_reset and self._grant.reason == "line"
+        return is_asked_by_line and not is_used_up(self._agent, self._snapshot, self._budgets)
+
+    def _dropped(self) -> Ran:
+        """Drop a request that is void. It counts as no failure: that would hold the reset that is called for next.
+
+        Should the lane be lost by now, another's request may go with it, and the next round makes it again.
+        """
+        self._observe("dropped", reason="the window is not used up")
+        self._engine.store.cancel_rotation(self._grant.session_id)
+        return Ran(work_id=self._grant.work_id, status="noop")
 
     def _let_be(self, code: str, reason: str) -> Ran:
         """End the rotation; nothing but the request is changed."""
@@ -144,16 +167,18 @@ class RotationRun:
             counter=self._counter,
             show_span=self._agent.history_tool,
             origin=self._origin(),
-            opening=self._opening(),
+            opening=self._opening,
+            carries_ledger=self._agent.carries_ledger,
         )
         steps = rotate(
             plan,
-            self._agent.policy,
+            self._agent.told_policy,
             summarizer_window_tokens=0 if self._is_reset else self._summarizer.window_tokens,
             cancelled=lambda: self._held.is_lost,
         )
         return drive(steps, self._perform, dict(self._grant.steps), self._steps.save)
 
+    @cached_property
     def _opening(self) -> Opening | None:
         """What a fresh window opens with; None where none begins."""
         if not self._is_reset:
@@ -162,7 +187,8 @@ class RotationRun:
 
     @property
     def _budgets(self) -> Budgets:
-        window = self._engine.catalog.window(self._agent)
+        known = self._engine.catalog.window(self._agent)
+        window = learned(known, self._snapshot.window, self._agent.origin)
         return self._agent.session_budgets(self._counter, self._snapshot.calibration, window)
 
     def _origin(self) -> Origin:
@@ -188,9 +214,22 @@ class RotationRun:
         return max(line_tokens, outcome.tokens_after + 1) if self._is_reset else line_tokens
 
     def _figures(self, outcome: RotationOutcome) -> dict[str, Any]:
-        """For audit and answers: a reset names the window that it begins."""
+        """For audit and answers: a reset names the window that it begins, and what there was no room for in it."""
         number = {"window": self._snapshot.epoch + 2} if self._is_reset else {}
-        return {**outcome.figures(), **number}
+        left_out_tokens = self._left_out_tokens(outcome)
+        hint = {"hint_left_out_tokens": left_out_tokens} if left_out_tokens else {}
+        return {**outcome.figures(), **number, **hint}
+
+    def _left_out_tokens(self, outcome: RotationOutcome) -> int:
+        """What the thread hint takes, if the fresh window had no room for it; else 0."""
+        hint = self._opening.hint if self._opening else ""
+        return self._counter.text(hint) if hint and not shows_hint(outcome.layout, hint) else 0
+
+    def _tell_hint(self, outcome: RotationOutcome) -> None:
+        """The model wrote a hint for this window, and does not get to see it."""
+        if left_out_tokens := self._left_out_tokens(outcome):
+            figures = {"session_id": self._grant.session_id, "hint_tokens": left_out_tokens}
+            log.warning("thread hint left out of a fresh window", extra=figures)
 
     def _adoption(self, outcome: RotationOutcome) -> Adoption:
         snapshot, live = self._snapshot, self._snapshot.layout.live

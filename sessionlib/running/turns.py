@@ -11,7 +11,6 @@ from sessionlib.errors import LeaseLost, ProviderRejected, StoreUnavailable
 from sessionlib.projection import Projection
 from sessionlib.providers.contract import CallRequest, ModelReply, ModelRequest, Provider, Shape
 from sessionlib.recount import recounted
-from sessionlib.rooms import nudge_of
 from sessionlib.running.engine import (
     Engine,
     Held,
@@ -39,6 +38,7 @@ from sessionlib.tools.history import history_tools
 from sessionlib.tools.notebook import Notebook
 from sessionlib.tools.notes import notes_tools
 from sessionlib.turn import RoundOutcome, RoundView, Spent, first_pending, play_round
+from sessionlib.window_facts import learned
 
 
 def run_turn(engine: Engine, session_id: str, known: Snapshot | None = None) -> Ran:
@@ -80,7 +80,8 @@ class TurnRun:
 
     def view(self, known_tools: Iterable[str] | None = None) -> RoundView:
         """What the next round is decided from. *known_tools*: names of those that can be run, private ones besides."""
-        window = self._agent.window if self._is_own else self._engine.catalog.window(self._agent)
+        known = self._agent.window if self._is_own else self._engine.catalog.window(self._agent)
+        window = learned(known, self._snapshot.window, self._agent.origin)
         return RoundView(
             snapshot=self._snapshot,
             agent=self._agent,
@@ -103,9 +104,9 @@ class TurnRun:
     ) -> tuple[RoundOutcome, Committed]:
         """Play one round, its effects done by *perform*, and commit it. Raises LeaseLost and what *perform* raises."""
         view = self.view(known_tools)
-        self._tell_nudge(view)
         try:
             outcome = drive(play_round(view), self._after_saving(perform), self.saved, self._steps.save)
+            self._tell_nudge(view, outcome)
             commit = outcome.commit(view, new_token())
             committed = self._steps.commit(commit)
         except (LeaseLost, StoreUnavailable):
@@ -131,9 +132,9 @@ class TurnRun:
             self._snapshot = self._anew(self._snapshot)
         return left
 
-    def _tell_nudge(self, view: RoundView) -> None:
+    def _tell_nudge(self, view: RoundView, outcome: RoundOutcome) -> None:
         """Whoever compares requests must know that the last item of this one is in no other."""
-        if nudge_of(view.agent, view.snapshot) is not None:
+        if outcome.is_nudged:
             data = {"round": view.round, "nudge": view.snapshot.room.nudge}
             self._engine.store.emit(self._grant, "nudged", data)
 
@@ -170,6 +171,7 @@ class TurnRun:
             layout=before.layout.with_live(live),
             tail_token=commit_token,
             calibration=outcome.calibration,
+            window=outcome.window or before.window,
             trim=outcome.trim,
             handle=outcome.handle,
             room=outcome.room,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +35,9 @@ MOST_MERGED = 64
 
 NOTE_NAME_LENGTH = 200
 """The longest name of a note, in characters."""
+
+_EVENT_ID = re.compile(r"[0-9]{1,18}(-[0-9]{1,18})?")
+"""What the stores number events by: a count, or Redis' milliseconds and count. Longer ones fit no store's numbers."""
 
 NOTE_LIMITS = {
     "note_bytes": "must leave the note within {} bytes",
@@ -77,6 +81,8 @@ def check_commit(commit: RoundCommit) -> None:
     check_count("line_tokens", commit.line_tokens)
     if not math.isfinite(commit.calibration) or commit.calibration <= 0:
         raise InvalidInput("calibration", commit.calibration, "must be a positive number")
+    if commit.window is not None and commit.window.tokens <= 0:
+        raise InvalidInput("window", commit.window.tokens, "must be a positive number of tokens")
     if not -1 <= commit.input_index < len(commit.entries):
         raise InvalidInput("input_index", commit.input_index, "must be the position of an entry, or -1")
 
@@ -117,6 +123,12 @@ def check_wanted(wanted: Sequence[tuple[int, int]]) -> None:
     for last_seq, part in wanted:
         check_count("wanted", last_seq)
         check_count("wanted", part)
+
+
+def check_event_id(field: str, event_id: object) -> None:
+    """Raises InvalidInput for what cannot be an event's id, or "": before all events."""
+    if not isinstance(event_id, str) or (event_id and not _EVENT_ID.fullmatch(event_id)):
+        raise InvalidInput(field, event_id, "must be the id of an event")
 
 
 def check_note(grant: Grant, name: str, text: str, key: str) -> None:

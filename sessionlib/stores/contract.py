@@ -20,6 +20,7 @@ from sessionlib.layout import Layout, Record
 from sessionlib.media import Media
 from sessionlib.providers.contract import CallRequest
 from sessionlib.steps import EffectResult
+from sessionlib.window_facts import LearnedWindow
 
 
 class Lane(StrEnum):
@@ -191,6 +192,8 @@ class Snapshot:
     tail_token: str
     """Changes with every commit; "" before the first."""
     calibration: float = 1.0
+    window: LearnedWindow | None = None
+    """What refusals taught of the provider's window; None if nothing."""
     trim: Trim = field(default_factory=Trim)
     handle: Handle | None = None
     room: Room = field(default_factory=Room)
@@ -295,6 +298,8 @@ class RoundCommit:
     calibration: float
     line_tokens: int
     """Conversation tokens from which a rotation is requested."""
+    window: LearnedWindow | None = None
+    """What the round learned of the provider's window; None leaves what the session has."""
     input_index: int = -1
     """Round 0 of a message turn: which of the entries is the input; -1 otherwise."""
     closes_calls: bool = False
@@ -575,6 +580,8 @@ class SessionView:
     archived_bytes: int = 0
     """Of the archive's chunks as they are stored; what a search needs besides (postings) is not counted."""
     room: Room = field(default_factory=Room)
+    window: LearnedWindow | None = None
+    """What refusals taught of the provider's window; None if nothing."""
 
     @property
     def conversation_tokens(self) -> int:

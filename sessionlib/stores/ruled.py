@@ -279,10 +279,12 @@ class RuledStore(ABC):
 
     def events(self, session_id: str, turn_id: str, after: str = "", limit: int = 1_000) -> Sequence[Event]:
         require_id("turn_id", turn_id)
+        checks.check_event_id("after", after)
         with self._operation(session_id, write=False) as op:
             return reading.events(op, turn_id, after, limit)
 
     def audit(self, session_id: str, after: str = "", limit: int = 1_000) -> Sequence[Event]:
+        checks.check_event_id("after", after)
         with self._operation(session_id, write=False) as op:
             return reading.audit(op, after, limit)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from sessionlib.attachments import media_from_url
 from sessionlib.entries import Entry
 from sessionlib.errors import InvalidInput
 from sessionlib.stores.contract import SubmitRequest, TurnInput
+from sessionlib.window_facts import LearnedWindow
 from tests.contract.arena import SESSION, Arena
 
 BAD_IDS = ["", " ", "a b", "x" * 129, "é", "a\n", "{tag}", "a|b", "a*", "\x00"]
@@ -97,6 +99,7 @@ def test_bad_times(arena: Arena, field: str, seconds: float) -> None:
         {"sizes": (1, -1)},
         {"calibration": float("nan")},
         {"calibration": 0.0},
+        {"window": LearnedWindow(tokens=0, origin="p/m")},
         {"line_tokens": -1},
         {"input_index": 2},
         {"commit_token": ""},
@@ -151,3 +154,15 @@ def test_empty_token_takes_nothing(arena: Arena) -> None:
         arena.store.begin(SESSION, grant.lane, "")
     arena.store.release(replace(grant, token=""))
     assert arena.begin().work_id == "t1"
+
+
+@pytest.mark.parametrize("bad", ["zzz", " ", "-1", "1-", "1-2-3", "٣", "9" * 40, "(1", "+", None])
+def test_what_is_no_events_id(arena: Arena, bad: Any) -> None:
+    """Whoever reads on from there is told so, and nobody is asked for it; of a session that is unknown too."""
+    arena.submit("t1")
+    for session_id in (SESSION, "unknown"):
+        for read in (partial(arena.store.events, session_id, "t1"), partial(arena.store.audit, session_id)):
+            with pytest.raises(InvalidInput) as caught:
+                read(bad)
+            assert (caught.value.field, caught.value.rule) == ("after", "must be the id of an event")
+    assert arena.kinds("t1") == ["queued"]

@@ -9,6 +9,7 @@ import pytest
 from sessionlib.entries import Entry
 from sessionlib.errors import LeaseLost
 from sessionlib.stores.contract import Answer, DueKind, Refusal, Trim, TurnState
+from sessionlib.window_facts import LearnedWindow
 from tests.contract.arena import SESSION, Arena, handle
 from tests.contract.conftest import MakeArena
 
@@ -154,6 +155,17 @@ def test_tool_calls_and_results_come_back(arena: Arena) -> None:
     arena.submit("t1")
     arena.finish(arena.begin(), entries=entries, sizes=(1, 2, 3, 4))
     assert tuple(arena.history()) == entries
+
+
+def test_a_learned_window_stays_until_another_is_learned(arena: Arena) -> None:
+    """What a round says of it is the session's; rounds that learned nothing leave it, and so do rotations."""
+    assert arena.store.snapshot(SESSION).window is None
+    for turn_id, tokens in (("t1", 16_000), ("t2", None), ("t3", 8_000)):
+        arena.answer(turn_id, window=LearnedWindow(tokens=tokens, origin="p/m") if tokens else None)
+        learned = arena.store.snapshot(SESSION).window
+        assert learned == LearnedWindow(tokens=8_000 if turn_id == "t3" else 16_000, origin="p/m")
+    arena.rotate(2)
+    assert arena.store.snapshot(SESSION).window == arena.store.view(SESSION).window == learned
 
 
 def test_calibration_keeps_the_largest(arena: Arena) -> None:

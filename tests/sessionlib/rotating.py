@@ -50,7 +50,12 @@ def budgets_of(policy: Policy, window_tokens: int, *, show_span: bool = False) -
 
 
 def planned(
-    layout: Layout, budgets: Budgets, *, show_span: bool = False, origin: Origin = Origin.ESTIMATED
+    layout: Layout,
+    budgets: Budgets,
+    *,
+    show_span: bool = False,
+    origin: Origin = Origin.ESTIMATED,
+    carries_ledger: bool = False,
 ) -> RotationPlan:
     """A plan for the whole of a layout."""
     return plan_for(
@@ -60,6 +65,7 @@ def planned(
         counter=CHARACTERS,
         show_span=show_span,
         origin=origin,
+        carries_ledger=carries_ledger,
     )
 
 
@@ -172,6 +178,7 @@ class Conversation:
     budgets: Budgets
     answer: Answer
     show_span: bool = False
+    carries_ledger: bool = False
     layout: Layout = field(default_factory=Layout)
     outcomes: list[RotationOutcome] = field(default_factory=list)
     removed: list[Entry] = field(default_factory=list)
@@ -181,7 +188,7 @@ class Conversation:
         self.layout = appended(self.layout, entries)
         if self.layout.conversation_tokens < self.budgets.line_tokens:
             return False
-        plan = planned(self.layout, self.budgets, show_span=self.show_span)
+        plan = planned(self.layout, self.budgets, show_span=self.show_span, carries_ledger=self.carries_ledger)
         outcome = Driven(self.answer).rotate(plan, self.policy)
         if outcome.is_noop:
             return False

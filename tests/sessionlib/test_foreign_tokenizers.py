@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.apis import APIS
-from bench.tokenizers import RATIOS, measured
+from bench.tokenizers import MULTIPLES, RATIOS, measured
 from sessionlib.entries import Entry
 from sessionlib.errors import WindowOverflow
 from sessionlib.providers.refusals import refusal
@@ -26,6 +26,16 @@ def test_a_tokenizer_is_learned_from_its_first_report(api: str, ratio: float) ->
     assert outcome.round_count >= ROUNDS
     assert outcome.refused_before == (1 if ratio > 1 else 0)
     assert ratio <= 1 or outcome.calibration == pytest.approx(ratio, rel=0.1)
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("multiple", MULTIPLES)
+def test_a_window_that_was_declared_too_large_is_learned_from_refusals(api: str, multiple: int) -> None:
+    """From the first, if it names the window; from a few, if none does: each step takes a quarter at most."""
+    outcome = measured(api, 1.0, ROUNDS, multiple)
+    assert outcome.unanswered_count == 0
+    assert outcome.round_count >= ROUNDS
+    assert outcome.refused_before + outcome.refused_after <= (3 if api == "responses" else 1)
 
 
 @pytest.mark.parametrize("name", APIS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from sessionlib.archive import entries_of
 from sessionlib.catalog import Catalog
 from sessionlib.counters import counter_named
 from sessionlib.entries import Entry, EntryKind
-from sessionlib.errors import StoreError, StoreUnavailable
+from sessionlib.errors import StoreError, StoreUnavailable, WindowOverflow
 from sessionlib.inputs import open_request
 from sessionlib.layout import RecordKind
 from sessionlib.policies.contract import Consolidating, Rotated, RotationPlan
@@ -31,6 +32,7 @@ from sessionlib.stores.contract import (
     Grant,
     Lane,
     Limits,
+    Nudge,
     Room,
     SessionStore,
     SubmitRequest,
@@ -145,6 +147,16 @@ class Bench:
         while self.store.view("s").conversation_tokens < tokens:
             self.send(f"message {len(self.requests)}: {LONG}")
 
+    def fill_until_nudged(self) -> None:
+        """Say something until the next request is to end with a nudge."""
+        while self.store.snapshot("s").room.nudge is None:
+            self.send(f"message {len(self.requests)}: {LONG}")
+
+    def become(self, agent: Agent) -> None:
+        """The session goes on with another version of its agent."""
+        self.agent = agent
+        self.store.open(open_request("s", agent, (), False, None))
+
     def history(self) -> list[Entry]:
         """All that was ever said: archive, then live entries."""
         live = self.store.snapshot("s").layout.live
@@ -217,6 +229,34 @@ def test_an_input_that_leaves_no_room_is_sent_without_its_nudge(bench: Bench) ->
     limit_tokens = BANDS.reset_tokens
     ran = bench.send("x" * 4 * (limit_tokens - 120))
     assert ran.status == "answered"
+
+
+def test_a_nudge_that_did_not_fit_is_still_due(bench: Bench) -> None:
+    """It was not sent, and nobody is told that it was; the window is not replaced before one was."""
+    bench.fill_until_nudged()
+    bench.send("x" * 4 * (BUDGETS.limit_tokens - 60), "large")
+    assert nudged(bench.requests) == []
+    assert "nudged" not in [event.kind for event in bench.store.events("s", "large")]
+    assert bench.store.view("s").epoch == 0
+    assert bench.store.snapshot("s").room.nudge is Nudge.FALLBACK
+    bench.send("go on", "small")
+    assert nudged(bench.requests) == [len(bench.requests) - 1]
+    assert [event.data for event in bench.store.events("s", "small") if event.kind == "nudged"] == [
+        {"round": 0, "nudge": "fallback"}
+    ]
+    assert bench.store.view("s").epoch == 1
+
+
+def test_a_nudge_names_only_tools_that_are_there(bench: Bench) -> None:
+    """An agent without notes is asked to write none, in nudges and in what a fresh window opens with."""
+    bench.become(AGENT.model_copy(update={"notes_tool": False}))
+    while bench.store.view("s").epoch == 0:
+        bench.send(f"message {len(bench.requests)}: {LONG}")
+    told = [bench.requests[at].entries[-1].text for at in nudged(bench.requests)]
+    told.append(bench.store.snapshot("s").layout.records[0].text)
+    assert len(told) == 2
+    assert not any("notes" in text or THREAD_HINT in text for text in told)
+    assert all("history" in text for text in told)
 
 
 def test_a_held_session_that_was_nudged_is_seeded_anew(bench: Bench) -> None:
@@ -306,6 +346,51 @@ def test_a_fresh_window_begins_with_the_hint(bench: Bench) -> None:
     assert len({request.instructions for request in bench.requests}) == 1
 
 
+def test_a_hint_that_leaves_no_room_is_left_out_and_that_is_told(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Beside an input that fills the window: in the log and in the audit, each time."""
+    bench.note(THREAD_HINT, "h" * 4_000)
+    bench.work(6)
+    with caplog.at_level(logging.WARNING):
+        bench.send("y" * 4 * 6_400)
+    left_out = [event.data["hint_left_out_tokens"] for event in bench.store.audit("s") if event.kind == "rotated"]
+    assert left_out
+    assert set(left_out) == {1_000}
+    assert [record.message for record in caplog.records] == ["thread hint left out of a fresh window"] * len(left_out)
+    assert "hhh" not in bench.store.snapshot("s").layout.records[0].text
+
+
+class LongNoted(Faulty):
+    """A store that took a longer hint than a window shows."""
+
+    def note(self, _session_id: str, _name: str) -> str:
+        return "h" * 5_000
+
+
+def test_a_hint_that_is_too_long_is_left_out_and_that_is_told(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """B6: it is not cut."""
+    bench.store = LongNoted(bench.store._store)
+    with caplog.at_level(logging.WARNING):
+        while bench.store.view("s").epoch == 0:
+            bench.send(f"message {len(bench.requests)}: {LONG}")
+    (told,) = caplog.records
+    assert told.message == "thread hint left out of a fresh window: it is too long"
+    assert told.__dict__["hint_bytes"] == 5_000
+    assert "hhh" not in bench.store.snapshot("s").layout.records[0].text
+
+
+def test_a_hint_that_is_shown_is_told_of_nowhere(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """There is nothing to tell."""
+    bench.note(THREAD_HINT, "The valve is next.")
+    with caplog.at_level(logging.WARNING):
+        while bench.store.view("s").epoch == 0:
+            bench.send(f"message {len(bench.requests)}: {LONG}")
+    (rotated,) = [event.data for event in bench.store.audit("s") if event.kind == "rotated"]
+    assert "hint_left_out_tokens" not in rotated
+    assert caplog.records == []
+
+
 def test_a_seed_that_a_user_typed_is_a_message_like_any(bench: Bench) -> None:
     """B8.7: seeds are told by their kind."""
     seed = WorkRoom().seed_message
@@ -315,24 +400,31 @@ def test_a_seed_that_a_user_typed_is_a_message_like_any(bench: Bench) -> None:
     assert fresh.entries[2] == Entry.user(seed)
 
 
-def test_a_turn_of_results_shows_the_message_before_it(bench: Bench) -> None:
-    """Nothing of it can be carried; the user's last message is in the opening, from however far back."""
-    bench.agent = AGENT.model_copy(update={"tools": ()})
-    bench.store.open(open_request("s", bench.agent, (), False, None))
-    count = 0
+def asking(bench: Bench) -> None:
+    """A session whose model asks a human in every answer; the user said something once, at its beginning."""
+    bench.become(AGENT.model_copy(update={"tools": ()}))
 
     def answer(_: ModelRequest) -> ModelReply:
-        nonlocal count
-        count += 1
-        return ModelReply(text="", calls=(CallRequest(call_id=f"open-{count}", name="ask_human", arguments="{}"),))
+        call = CallRequest(call_id=f"open-{len(bench.requests)}", name="ask_human", arguments="{}")
+        return ModelReply(text="", calls=(call,))
 
     bench.answer = answer
     bench.send("look after the pump")
-    for _ in range(45):
+
+
+def answered_by_results(bench: Bench, count: int) -> None:
+    """So many turns, each with the result that the one before waits for."""
+    for _ in range(count):
         call_id = bench.store.view("s").open_calls[0].call_id
         given = TurnInput(results=((call_id, LONG),))
-        bench.store.submit(SubmitRequest(session_id="s", turn_id=f"r{count}", input=given))
+        bench.store.submit(SubmitRequest(session_id="s", turn_id=f"r{len(bench.requests)}", input=given))
         assert run_turn(bench.engine, "s").status == "answered"
+
+
+def test_a_turn_of_results_shows_the_message_before_it(bench: Bench) -> None:
+    """Nothing of it can be carried; the user's last message is in the opening, from however far back."""
+    asking(bench)
+    answered_by_results(bench, 45)
     view, layout = bench.store.view("s"), bench.store.snapshot("s").layout
     assert view.epoch >= 2
     assert "look after the pump" in layout.records[0].text
@@ -351,6 +443,92 @@ def test_a_window_that_somebody_asks_to_replace_is_replaced(bench: Bench) -> Non
 
 
 # --- what may go wrong
+
+
+SMALL_ROOM = AGENT.model_copy(update={"policy": WorkRoom(work_budget_tokens=4_500)})
+MERGING = AGENT.model_copy(update={"policy": LogMerge()})
+
+
+def test_a_line_that_another_policy_passed_replaces_no_window(bench: Bench) -> None:
+    """The request of before is dropped, for the model was not told yet. However often that happens, it holds no reset
+    that is called for."""
+    for _ in range(2):
+        bench.become(MERGING)
+        while bench.store.view("s").rotation_id is None:
+            bench.send(f"message {len(bench.requests)}: {LONG}")
+        bench.become(SMALL_ROOM)
+        bench.send(f"message {len(bench.requests)}: {LONG}")
+        assert bench.store.snapshot("s").room.nudge is Nudge.FALLBACK
+        assert run_rotation(bench.engine, "s").status == "noop"
+        assert run_rotation(bench.engine, "s").status == "nothing"
+    assert bench.store.view("s").epoch == 0
+    assert nudged(bench.requests) == []
+    bench.send("go on")
+    assert nudged(bench.requests) == [len(bench.requests) - 1]
+    assert bench.store.view("s").epoch == 1
+    assert bench.store.snapshot("s").room == Room(breathless_count=1)
+
+
+def test_a_line_of_before_replaces_no_window_that_has_room(bench: Bench) -> None:
+    """Not even when the model was reminded: it was promised what is left."""
+    bench.become(AGENT.model_copy(update={"policy": LogMerge(line_tokens=5_000)}))
+    while bench.store.view("s").rotation_id is None:
+        bench.send(f"message {len(bench.requests)}: {LONG}")
+    bench.become(AGENT)
+    bench.fill_until_nudged()
+    bench.send("go on")
+    assert nudged(bench.requests) == [len(bench.requests) - 1]
+    assert bench.store.view("s").rotation_id is not None
+    assert run_rotation(bench.engine, "s").status == "noop"
+    assert bench.store.view("s").epoch == 0
+
+
+@pytest.mark.parametrize("refused_from_tokens", [3_500, 5_000, 6_500])
+def test_a_refusal_as_too_long_replaces_no_window_untold(bench: Bench, refused_from_tokens: int) -> None:
+    """A provider that says no more than that: the window is taken to be smaller, and the model is told so first."""
+    refused: list[ModelRequest] = []
+
+    def answer(request: ModelRequest) -> str:
+        if request.counted_tokens > refused_from_tokens and not refused:
+            refused.append(request)
+            raise WindowOverflow("too long")
+        return "done"
+
+    bench.answer = answer
+    while bench.store.view("s").epoch == 0:
+        bench.send(f"message {len(bench.requests)}: {LONG}")
+        run_rotation(bench.engine, "s")
+    assert refused
+    assert len(nudged(bench.requests)) == 1
+
+
+class Damaged(Faulty):
+    """A store whose archive cannot be read."""
+
+    def __getattr__(self, name: str) -> Any:
+        read = super().__getattr__(name)
+        if name != "chunks":
+            return read
+        return lambda *args: tuple(replace(chunk, data=b"damaged") for chunk in read(*args))
+
+
+def test_a_damaged_archive_holds_no_reset(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """The fresh window opens without the user's message, for an older one would be taken for the task; once for each,
+    that is told."""
+    asking(bench)
+    answered_by_results(bench, 20)
+    epoch = bench.store.view("s").epoch
+    assert epoch >= 1
+    bench.store = Damaged(bench.store._store)
+    with caplog.at_level(logging.WARNING):
+        answered_by_results(bench, 40)
+    begun = bench.store.view("s").epoch - epoch
+    assert begun >= 2
+    assert "look after the pump" not in bench.store.snapshot("s").layout.records[0].text
+    assert "rotation_failed" not in bench.audit()
+    assert [record.message for record in caplog.records] == [
+        "fresh window without its trail: the archive is damaged"
+    ] * begun
 
 
 def used_up(bench: Bench) -> None:
@@ -535,6 +713,25 @@ def test_a_living_session_goes_over_to_fresh_windows_and_back(bench: Bench) -> N
     assert users == [f"message {number}: {LONG}" for number in range(len(bench.requests))]
 
 
+@pytest.mark.parametrize("ledger", [None, False])
+def test_a_ledger_outlives_a_policy_that_keeps_none(bench: Bench, ledger: bool | None) -> None:
+    """By default the next policy carries along what it finds, its own work included; `ledger=False` drops it."""
+    policies = {"first": WorkRoom(), "second": LogMerge(), "third": WorkRoom()}
+    for place, policy in policies.items():
+        bench.agent = AGENT.model_copy(
+            update={"policy": policy, "ledger": ledger if isinstance(policy, LogMerge) else None}
+        )
+        bench.store.open(open_request("s", bench.agent, (), False, None))
+        epoch = bench.store.view("s").epoch
+        while bench.store.view("s").epoch == epoch:
+            bench.work(2, f"{place} {len(bench.requests)}")
+            bench.send(LONG)
+            run_rotation(bench.engine, "s")
+    ledger_text = bench.store.snapshot("s").layout.records[-1].text
+    assert ("- look first 0" in ledger_text) == (ledger is None)
+    assert "- look third" in ledger_text
+
+
 class Emptying(LogMerge):
     """Leaves nothing at all."""
 
@@ -555,7 +752,7 @@ def test_b5_an_invalid_layout_changes_nothing_and_is_counted(bench: Bench) -> No
     bench.store.request_rotation("s", "asked")
     assert run_rotation(bench.engine, "s").status == "noop"
     failed = [event.data for event in bench.store.audit("s") if event.kind == "rotation_failed"]
-    assert [data["code"] for data in failed] == ["invalid_layout"]
+    assert [data["code"] for data in failed] == ["invalid_layout:no_message_is_left"]
     assert bench.store.snapshot("s").layout == before
     assert bench.send("still there?").status == "answered"
 
@@ -578,6 +775,21 @@ def test_a_session_without_workers_resets_in_the_caller_s_thread(tmp_path: Path)
     with Session(AGENT, {"default": ScriptedProvider(lambda _: "done")}, path=path) as again:
         assert "current: 003" in again.layout().records[0].text
         assert again.send("go on").text == "done"
+
+
+def test_a_session_tells_of_a_work_room_that_was_too_small(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, when it is made: what was asked for and what is given. Nothing of one that is large enough."""
+    providers = {"default": ScriptedProvider(lambda _: "done")}
+    with caplog.at_level(logging.WARNING):
+        with Session(AGENT, providers):
+            pass
+        assert caplog.records == []
+        with Session(AGENT.model_copy(update={"policy": WorkRoom(work_budget_tokens=10)}), providers) as session:
+            session.send("hello")
+            session.send("hello")
+    (told,) = caplog.records
+    assert told.message == "work room raised to its floor"
+    assert (told.__dict__["agent"], told.__dict__["asked_tokens"], told.__dict__["given_tokens"]) == ("a", 10, 4_096)
 
 
 def test_a_history_past_the_limit_is_taken_over_into_a_fresh_window() -> None:

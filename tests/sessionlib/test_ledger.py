@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlib.actions import ACTION_CHARACTERS, action_of
+from sessionlib.actions import (
+    ACTION_CHARACTERS,
+    LOOKED_AT_CHARACTERS,
+    SECRET_CHARACTERS,
+    action_of,
+    one_line,
+)
 from sessionlib.entries import LINE_BREAKS, Entry
 from sessionlib.ledger import (
     ACTIONS_CHARACTERS,
@@ -20,7 +27,9 @@ from sessionlib.ledger import (
     updated_ledger,
 )
 from sessionlib.recordings import read_recording
+from sessionlib.summaries.redaction import redact
 from tests.sessionlib.hostile import hostile_entries, hostile_texts
+from tests.sessionlib.planted import KINDS, planted
 
 DEEP = "/home/me/projects/a-rather-long-name/of-a-work-tree/lib/pump/transcripts/annotation_builder.ex"
 GITHUB_TOKEN = "ghp_" + "a1B2" * 9
@@ -220,6 +229,53 @@ def test_an_action_can_always_be_stored(tool_name: str) -> None:
     names = ("path", "command", "pattern", "description", "input")
     arguments = json.dumps(dict.fromkeys(names, "a\ud800b.py")) if tool_name != "deploy" else '{"x": "a\\udfffb"}'
     assert action_of(tool_name, arguments).encode().decode().endswith(("a\ufffdb.py", "a\ufffdb"))
+
+
+@pytest.mark.parametrize("blanks", ["\n", " ", "\t \r\n"])
+def test_blanks_in_front_halve_no_secret(blanks: str) -> None:
+    """They are collapsed first, however many there are; then secrets are replaced."""
+    for size in (4_058, 4_090, LOOKED_AT_CHARACTERS, 5_000_000):
+        command = blanks * (size // len(blanks)) + f"{GITHUB_TOKEN} it"
+        assert action_of("Bash", json.dumps({"command": command})) == "ran [redacted: github-token] it"
+
+
+def secrets() -> Iterator[tuple[str, str]]:
+    """Secrets that are known when they are whole, as they are written, and alone."""
+    for secret, _, _ in planted(7, 2 * len(KINDS)):
+        if secret.value not in redact(secret.written).text:
+            yield secret.written, secret.value
+    yield f"postgres://me:{'p4sS' * 2_000}@db/x", "p4sS" * 3
+    yield f"eyJhbGciOiJIUzI1NiJ9.eyJ{'x1Yz' * 2_000}.{'s1Gn' * 12}", "x1Yz" * 3
+    block = " ".join(["k1Ey" * 16] * 120)
+    kind = "PRIVATE KEY-----"
+    yield f"-----BEGIN RSA {kind} Proc-Type: 4,ENCRYPTED {block} -----END RSA {kind}", "k1Ey" * 3
+
+
+@pytest.mark.parametrize("front", ["word ", f"{GITHUB_TOKEN}a1B2"], ids=["words", "one secret"])
+def test_no_half_of_a_secret_is_told_where_a_text_is_read_no_further(front: str) -> None:
+    """Of one word, of several, known by its end alone; also where all that is in front of it is replaced."""
+    for written, value in secrets():
+        for seen in (5, len(value) // 2, len(value) - 1, len(written) - 1):
+            start = LOOKED_AT_CHARACTERS - seen - written.find(value[:4])
+            text = f"{front[:-4] + front[-4:] * LOOKED_AT_CHARACTERS}"[: max(0, start - 1)]
+            told = one_line(f"{text} {written}{' and more' * LOOKED_AT_CHARACTERS}")
+            assert not any(value[at : at + 8] in told for at in range(min(len(value), 400) - 7))
+
+
+def test_of_a_longer_text_the_beginning_is_told() -> None:
+    """What it begins with is no secret's half: as much as may be one stands between it and where reading ends."""
+    told = one_line("make all " * 1_000_000)
+    assert told.startswith("make all make all ")
+    assert len(told) <= LOOKED_AT_CHARACTERS - SECRET_CHARACTERS
+    assert one_line(f"echo {GITHUB_TOKEN}{'a1B2' * LOOKED_AT_CHARACTERS} done") == "echo [redacted: github-token]"
+    assert one_line("x" * LOOKED_AT_CHARACTERS) == "x" * LOOKED_AT_CHARACTERS
+    assert one_line("x" * (LOOKED_AT_CHARACTERS + 1)) == "x" * (LOOKED_AT_CHARACTERS - SECRET_CHARACTERS)
+
+
+@pytest.mark.parametrize("value", ["s3cret" * 200, 'pa"ss"7word', "hunter22!\n"])
+def test_whatever_is_called_a_secret_is_not_told(value: str) -> None:
+    """However long it is, and whatever it holds."""
+    assert action_of("login", json.dumps({"password": value})) == "login [redacted]"
 
 
 def test_what_was_said_is_redacted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
 from sessionlib.errors import CannotConverge
 from sessionlib.layout import Layout, Record, RecordKind, seeded_record
-from sessionlib.ledger import LEDGER_CHARACTERS, updated_ledger
+from sessionlib.ledger import LEDGER_CHARACTERS, Quota, updated_ledger
 from sessionlib.ledger_record import ledger_after, ledger_tokens, without_ledger
 from sessionlib.policies.contract import Consolidating, Policy, RotationPlan
 from sessionlib.policies.log_merge import LogMerge
@@ -22,7 +23,7 @@ from sessionlib.policies.slots import Slots
 from sessionlib.policies.tiers import Tiers
 from sessionlib.policies.work_room import WorkRoom
 from sessionlib.window import Budgets
-from tests.sessionlib.rotating import CHARACTERS, Conversation, Driven, keeping, message, planned, room, transcript
+from tests.sessionlib.rotating import CHARACTERS, Conversation, Driven, keeping, message, planned, room
 
 QUOTA = ledger_tokens(CHARACTERS, show_span=False)
 POLICIES: list[Policy] = [LogMerge(), Tiers(), Slots(verbatim_rounds=3), WorkRoom()]
@@ -96,7 +97,7 @@ def test_the_ledger_is_carried_unchanged_when_nothing_leaves() -> None:
 
 
 def test_without_the_field_there_is_no_ledger() -> None:
-    """Whoever turns it off loses it with the next rotation; what it told is archived."""
+    """Whoever rules it out loses it with the next rotation; what it told is archived."""
     policy = LogMerge()
     conversation = Conversation(policy, budgets_of(policy), keeping(0.1))
     while not conversation.outcomes:
@@ -122,23 +123,24 @@ def test_nothing_done_makes_no_ledger() -> None:
     """No record without text."""
     said = [message(50)] * 3
     assert updated_ledger("", said) == ""
-    made = ledger_after(None, said, 1, quota_tokens=QUOTA, counter=CHARACTERS, show_span=False)
+    made = ledger_after(None, said, 1, counter=CHARACTERS, show_span=False)
     assert made is None
 
 
 def test_a_script_that_costs_more_tokens_is_cut_to_the_quota() -> None:
-    """Its oldest lines go first."""
+    """Its oldest lines go first, and each is counted."""
     counter = counter_named("o200k_base")
     quota = ledger_tokens(counter, show_span=True)
     calls = [
         Entry.tool_call(f"c{number}", f'{{"path": "{chr(0x13000 + number) * 60}"}}', "read_file")
         for number in range(30)
     ]
-    made = ledger_after(None, calls, 1, quota_tokens=quota, counter=counter, show_span=True)
+    made = ledger_after(None, calls, 1, counter=counter, show_span=True)
     assert made is not None
     assert made.tokens <= quota
     assert chr(0x13000 + 29) in made.text
     assert chr(0x13000) not in made.text
+    assert made.text.startswith(f"Done so far ({30 - made.text.count('- read ')} older ones left out):")
 
 
 @pytest.mark.parametrize("counter", ["characters", "o200k_base", "estimate"])
@@ -174,19 +176,134 @@ def test_a_window_without_room_for_the_ledger_is_refused() -> None:
         tight.budgets(room(6_975), CHARACTERS, show_span=False, ledger_tokens=QUOTA)
 
 
-@given(sizes=st.lists(st.integers(1, 60), min_size=1, max_size=40), cut=st.integers(0, 40))
-@settings(max_examples=50, deadline=None)
-def test_a_ledger_does_not_depend_on_when_entries_leave(sizes: Sequence[int], cut: int) -> None:
-    """At once or in two rotations: the same lines."""
-    entries = [entry for number, _ in enumerate(sizes) for entry in worked(number)]
-    cut = min(cut, len(entries))
-    live = transcript(entries)
+COUNTERS = ["characters", "estimate", "o200k_base"]
 
-    def after(ledger: Record | None, leaving: Sequence[Entry], first_seq: int) -> Record | None:
-        return ledger_after(ledger, leaving, first_seq, quota_tokens=QUOTA, counter=CHARACTERS, show_span=False)
+actions = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["src/module_7.py", "漢字検索" * 12, "\U0001f680" * 60, "3f2a9c1b8d7e6f5a", '"))]}\\', "поиск " * 20]
+        ),
+        st.integers(0, 40),
+        st.sampled_from(["", "Done.", "漢字" * 150, "word " * 60, "\U0001f680" * 200]),
+    ),
+    min_size=1,
+    max_size=60,
+)
 
-    once = after(None, live.entries, 1)
-    twice = after(after(None, live.entries[:cut], 1), live.entries[cut:], cut + 1)
+
+def done(drawn: Sequence[tuple[str, int, str]]) -> list[Entry]:
+    """A call of a tool that is not known, and what was said after it."""
+    return [
+        entry
+        for what, number, said in drawn
+        for entry in (Entry.tool_call("c", json.dumps({"q": f"{number} {what}"}), "lookup"), Entry.assistant(said))
+    ]
+
+
+@pytest.mark.parametrize("counter", COUNTERS)
+@given(drawn=actions, parts=st.lists(st.integers(1, 30), max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_a_ledger_does_not_depend_on_when_entries_leave(
+    counter: str, drawn: Sequence[tuple[str, int, str]], parts: Sequence[int]
+) -> None:
+    """At once or in many rotations: the same lines and the same count, within the quota, whatever the script."""
+    counting, entries = counter_named(counter), done(drawn)
+    once = ledger_after(None, entries, 1, counter=counting, show_span=True)
+    stepwise: Record | None = None
+    position = 0
+    for size in [*parts, len(entries)]:
+        leaving = entries[position : position + size]
+        stepwise = ledger_after(stepwise, leaving, position + 1, counter=counting, show_span=True)
+        position += len(leaving)
     assert once is not None
-    assert twice is not None
-    assert replace(twice, first_seq=1) == replace(once, first_seq=1)
+    assert stepwise == once
+    assert once.tokens <= ledger_tokens(counting, show_span=True)
+
+
+@pytest.mark.parametrize("counter", COUNTERS)
+@pytest.mark.parametrize(
+    "what", ["src/module.py", "漢字検索" * 12, "\U0001f680" * 60], ids=["ascii", "cjk", "pictures"]
+)
+def test_what_makes_room_in_the_quota_is_counted(counter: str, what: str) -> None:
+    """Different actions are listed or counted, one by one, however the ledger is updated."""
+    entries, ledger = done([(what, number, "漢字" * 150) for number in range(60)]), None
+    for position in range(0, len(entries), 14):
+        leaving = entries[position : position + 14]
+        ledger = ledger_after(ledger, leaving, position + 1, counter=counter_named(counter), show_span=True)
+    assert ledger is not None
+    heading, *lines = ledger.text.split("\n")
+    listed = sum(line.startswith("- ") for line in lines)
+    assert listed >= 3
+    assert heading == f"Done so far ({60 - listed} older ones left out):"
+    assert lines[-1].startswith("Last said: 漢字")
+
+
+def test_actions_that_no_quota_holds_are_counted() -> None:
+    """Not even one has room: the count is all that is left."""
+    entries = done([("\U00013000" * 20, number, "") for number in range(3)])
+    quota = Quota(counted=len, actions_tokens=10, narration_tokens=10)
+    assert updated_ledger("", entries, quota) == "Done so far (3 older ones left out):"
+    assert updated_ledger("", [Entry.assistant("Hello there.")], quota) == ""
+    quota = Quota(counted=len, actions_tokens=10, narration_tokens=len("Last said: Hel..."))
+    assert updated_ledger("", [Entry.assistant("Hello there.")], quota) == "Last said: Hel..."
+
+
+# --- carried along
+
+
+def left_by(policy: Policy) -> Conversation:
+    """A conversation that *policy* goes on with, and in which an earlier version of the agent left a ledger."""
+    first = Conversation(LogMerge(), budgets_of(LogMerge()), keeping(0.1))
+    while not first.outcomes:
+        first.say(worked(len(first.layout.live)))
+    budgets = policy.budgets(room(8_000), CHARACTERS, show_span=False)
+    return replace(first, policy=policy, budgets=budgets, carries_ledger=True)
+
+
+@pytest.mark.parametrize("policy", [LogMerge(), Tiers(), Slots(verbatim_rounds=3)], ids=lambda policy: policy.kind)
+def test_a_ledger_that_is_there_is_carried_along(policy: Policy) -> None:
+    """By an agent that keeps none by default: brought up to date at each rotation, and the layout converges with it."""
+    conversation = left_by(policy)
+    assert conversation.budgets.ledger_tokens == 0
+    while len(conversation.outcomes) < 4:
+        conversation.say(worked(len(conversation.removed) + len(conversation.layout.live)))
+        assert ledger_of(conversation.layout).text == updated_ledger("", conversation.removed)
+    landed = [outcome.layout.conversation_tokens for outcome in conversation.outcomes]
+    assert max(landed) <= 0.8 * conversation.budgets.line_tokens
+
+
+def test_the_tail_leaves_room_for_a_ledger_that_is_carried_along() -> None:
+    """As much as for one that the agent keeps."""
+    policy = LogMerge()
+    kept, none = budgets_of(policy), policy.budgets(room(8_000), CHARACTERS, show_span=False)
+    seen: list[Budgets] = []
+
+    class Seeing(LogMerge):
+        def rotate(self, plan: RotationPlan) -> Consolidating:
+            seen.append(plan.budgets)
+            return (yield from super().rotate(plan))
+
+    layout = left_by(policy).layout
+    for budgets, carries in ((none, True), (kept, True), (none, False)):
+        Driven(keeping(0.1)).rotate(planned(layout, budgets, carries_ledger=carries), Seeing())
+    assert seen == [kept, kept, none]
+
+
+def test_a_ledger_is_not_carried_where_the_layout_could_not_converge() -> None:
+    """In a window in which an agent that keeps one is refused."""
+    tight = Tiers(tier_tokens=(2_000, 1_200, 900, 700), convergence_ratio=1.0)
+    conversation = left_by(tight)
+    conversation.budgets = tight.budgets(room(6_975), CHARACTERS, show_span=False)
+    while len(conversation.outcomes) < 2:
+        conversation.say(worked(len(conversation.layout.live)))
+    assert without_ledger(conversation.layout) == (conversation.layout, None)
+
+
+def test_no_ledger_is_begun_where_none_is_there() -> None:
+    """To carry one along is not to keep one."""
+    policy = LogMerge()
+    budgets = policy.budgets(room(8_000), CHARACTERS, show_span=False)
+    conversation = Conversation(policy, budgets, keeping(0.1), carries_ledger=True)
+    while len(conversation.outcomes) < 2:
+        conversation.say(worked(len(conversation.layout.live)))
+    assert without_ledger(conversation.layout) == (conversation.layout, None)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sessionlib.entries import Entry
 from sessionlib.layout import Carried, Layout, RecordKind, make_record
 from sessionlib.policies.contract import Consolidating, Rotated, RotationPlan
 from sessionlib.policies.log_merge import LogMerge
-from sessionlib.policies.output_contract import layout_fault
+from sessionlib.policies.output_contract import layout_fault, new_fault
 from sessionlib.transcript import Transcript
 from tests.sessionlib.rotating import CHARACTERS, Driven, budgets_of, keeping, message, planned, transcript
 
@@ -69,10 +71,16 @@ def test_b5_the_sequence_of_calls_and_results(entries: list[Entry], fault: str) 
         (Layout(records=(SUMMARY,)), ""),
         (Layout(carried=Carried(1, USER, 5)), ""),
         (Layout(live=transcript([USER])), ""),
+        (Layout(live=transcript([ANSWER])), ""),
+        (Layout(live=transcript([REASONING])), "no message is left"),
+        (Layout(live=transcript([REASONING, REASONING])), "no message is left"),
+        (Layout(records=(OPENING,), live=transcript([REASONING])), ""),
+        (Layout(live=transcript([REASONING, ANSWER])), ""),
     ],
 )
 def test_b5_something_must_be_left_to_send(layout: Layout, fault: str) -> None:
-    """A record, a carried input or an entry: each is sent as a message. Instructions alone are no request."""
+    """A record, a carried input or an entry: each is sent as a message. Instructions alone are no request, nor is an
+    opaque item, which no other provider is sent."""
     assert layout_fault(layout) == fault
 
 
@@ -105,10 +113,47 @@ def test_a_layout_that_breaks_the_contract_is_discarded(dropped: int, fault: str
         assert outcome.dropped_count == 0
 
 
-def test_what_was_unsound_before_is_no_fault_of_the_policy() -> None:
-    """A conversation taken over from elsewhere is repaired when it is sent; it still rotates."""
-    unsound = [message(200), call("a"), message(200), result("b"), ANSWER]
-    policy = Breaking(dropped=1)
-    outcome = Driven(keeping(0.1)).rotate(planned(Layout(live=transcript(unsound)), budgets_of(policy, 8_000)), policy)
+UNSOUND = [message(200), call("a"), message(200), result("b"), ANSWER, call("c"), result("c"), result("a"), ANSWER]
+
+
+@pytest.mark.parametrize(
+    ("dropped", "fault"),
+    [
+        *((dropped, "") for dropped in (1, 2, 3, 4, 5, 7, 8)),
+        (6, "a result has no call"),
+        (len(UNSOUND), "no message is left"),
+    ],
+)
+def test_what_was_unsound_before_is_no_fault_of_the_policy(dropped: int, fault: str) -> None:
+    """A conversation taken over from elsewhere is repaired when it is sent; it still rotates. What the policy itself
+    broke of it, and that nothing is left, is a fault."""
+    policy = Breaking(dropped=dropped)
+    outcome = Driven(keeping(0.1)).rotate(planned(Layout(live=transcript(UNSOUND)), budgets_of(policy, 8_000)), policy)
+    assert outcome.layout_fault == fault
+    assert outcome.is_noop == bool(fault)
+
+
+def test_a_rotation_that_changes_nothing_has_no_fault() -> None:
+    """Of a session in which nothing was said yet."""
+    outcome = Driven(keeping(0.1)).rotate(planned(Layout(), budgets_of(LogMerge(), 8_000)), LogMerge())
     assert outcome.layout_fault == ""
-    assert not outcome.is_noop
+    assert outcome.is_noop
+
+
+ENTRIES = st.lists(
+    st.one_of(
+        st.sampled_from([USER, ANSWER, REASONING]),
+        st.sampled_from("ab").map(call),
+        st.sampled_from("ab").map(result),
+    ),
+    max_size=12,
+)
+
+
+@given(entries=ENTRIES, dropped=st.integers(0, 12))
+def test_no_fault_is_new_where_everything_before_the_cut_is_settled(entries: list[Entry], dropped: int) -> None:
+    """However unsound the whole is: behind a user's message nothing waits for what was before it."""
+    older, live = transcript([*entries[:dropped], USER, *entries[dropped:]]).split_at(len(entries[:dropped]))
+    whole = older.append(live.entries, live.sizes)
+    assert new_fault(Layout(live=whole), Layout(live=live)) == ""
+    assert new_fault(Layout(live=live), Layout(live=live)) == ""

@@ -13,6 +13,7 @@ from sessionlib.providers.contract import ModelRequest
 from sessionlib.providers.scripted import ScriptedProvider, UsageReport, unsplit
 from sessionlib.session import Session
 from sessionlib.tokens import Usage
+from sessionlib.window_facts import WindowFact, WindowSource, learned
 from tests.waiting import wait_for
 
 COUNTER = counter_named("characters")
@@ -55,8 +56,11 @@ def test_a18_25_the_line_follows_the_window_that_the_provider_has() -> None:
     provider = ScriptedProvider(window_tokens=WINDOW_TOKENS // 2)
     with Session(agent(), {"default": provider}) as session:
         talk(session, 40)
-        line_tokens = session.agent.session_budgets(COUNTER, session.view().calibration).line_tokens
-        assert session.view().conversation_tokens < line_tokens <= LINE_FRACTION * WINDOW_TOKENS / 2
+        view, made = session.view(), session.agent
+        window = learned(made.window, view.window, made.origin)
+        assert window == WindowFact(WINDOW_TOKENS // 2, WindowSource.REFUSED)
+        line_tokens = made.session_budgets(COUNTER, view.calibration, window).line_tokens
+        assert view.conversation_tokens < line_tokens <= LINE_FRACTION * WINDOW_TOKENS / 2
     assert len(provider.requests) - len(provider.answered) == 1
 
 

@@ -29,6 +29,7 @@ from sessionlib.providers.scripted import ScriptedProvider, late, unsplit
 from sessionlib.session import Session
 from sessionlib.stores.contract import TurnState
 from sessionlib.tools.declaration import ToolContext
+from sessionlib.window_facts import LearnedWindow
 from sessionlib.workloads import ConsolidationWorkload
 from tests.waiting import wait_for
 
@@ -283,12 +284,14 @@ def test_a18_19_disposal_that_fails_harms_nobody_and_is_tried_again() -> None:
 
 
 def test_refused_overflow_is_answered_in_the_same_turn() -> None:
-    """A provider whose window is smaller than declared: recalibrated, trimmed, asked once more."""
+    """A provider whose window is smaller than declared: learned, trimmed, asked once more."""
     provider = ScriptedProvider(window_tokens=WINDOW_TOKENS // 2)
     with Session(agent(), {"default": provider}) as session:
         for number in range(40):
             assert session.send(f"{number} {LONG}").text.startswith(f"Acknowledged: {number} ")
-        assert session.view().calibration >= 1.9
+        view = session.view()
+        assert view.window == LearnedWindow(tokens=WINDOW_TOKENS // 2, origin=session.agent.origin)
+        assert view.calibration == 1.0
 
 
 @pytest.mark.parametrize("usage", [late(3), unsplit])

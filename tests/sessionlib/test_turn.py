@@ -28,6 +28,7 @@ from sessionlib.turn import (
     play_round,
 )
 from sessionlib.window import Budgets, narrowed, sent_sizes
+from sessionlib.window_facts import LearnedWindow
 
 COUNTER = counter_named("characters")
 KNOWN = frozenset({"search", "history.read_item"})
@@ -292,7 +293,7 @@ def test_a_window_overflow_is_asked_again_smaller() -> None:
     first, second = played.requests
     assert second.counted_tokens < first.counted_tokens
     assert second.counted_tokens * 2 <= 1_000
-    assert outcome.calibration == pytest.approx(2.0)
+    assert (outcome.calibration, outcome.window) == (1.0, LearnedWindow(tokens=500, origin=AGENT.origin))
     assert outcome.trim != Trim()
     assert (first.step, second.step) == ("model:0", "model:0:1")
     assert played.names == ["model:0"]
@@ -323,7 +324,9 @@ def test_an_overflow_without_a_figure_is_cut_to_a_quarter() -> None:
     first, second = played.requests
     assert first.counted_tokens > 3_000
     assert second.counted_tokens * max(CUTS) <= first.counted_tokens
-    assert outcome.calibration == pytest.approx(UNREPORTED_OVERFLOW_RATIO * 4_000 / first.counted_tokens)
+    assert outcome.calibration == 1.0
+    assert outcome.window is not None
+    assert outcome.window.tokens == round(first.counted_tokens / UNREPORTED_OVERFLOW_RATIO)
 
 
 def test_a_cut_without_a_figure_asks_for_a_rotation() -> None:
@@ -335,12 +338,13 @@ def test_a_cut_without_a_figure_asks_for_a_rotation() -> None:
 
 
 def test_what_the_answer_to_a_cut_request_proves_is_remembered() -> None:
-    """Three tokens for each of ours, by its usage."""
+    """Three tokens for each of ours, by its usage: then what was refused was above the window anyway."""
     played = Played([WindowOverflow("too long"), ModelReply(text="ok")])
     played.play(wide(*LONG))
     cut_tokens = played.requests[-1].counted_tokens
     told = play(wide(*LONG), WindowOverflow("too long"), ModelReply(text="ok", usage=Usage(cut_tokens * 3)))
     assert told.calibration == pytest.approx(3.0)
+    assert told.window is None
 
 
 @pytest.mark.parametrize(("message_tokens", "parts"), [(400, 4.0), (800, 3.0), (1_300, 2.0), (2_000, 1.25)])

@@ -55,14 +55,24 @@ def test_a_window_is_known_by_the_longest_beginning_of_the_models_name(
         ({"max_model_len": 0}, None),
         ({"max_model_len": 1_023}, None),
         ({"max_model_len": 10**9}, None),
-        ({"max_model_len": "32768"}, None),
+        ({"max_model_len": "32768"}, 32_768),
+        ({"max_model_len": 32_768.0}, 32_768),
+        ({"max_model_len": "32k"}, None),
+        ({"max_model_len": "9" * 5_000}, None),
+        ({"max_model_len": 32_768.5}, None),
+        ({"max_model_len": float("inf")}, None),
+        ({"max_model_len": float("nan")}, None),
+        ({"max_model_len": True}, None),
+        ({"max_model_len": [32_768]}, None),
         ({"max_model_len": None, "context_length": 4_096}, 4_096),
+        ({"context_length": 131_072, "max_model_len": 8_192}, 8_192),
+        ({"max_input_tokens": "65536", "context_window": 32_768.0, "max_context_length": 512}, 32_768),
         (None, None),
         ([], None),
     ],
 )
 def test_a_report_counts_if_it_makes_sense(answer: Any, tokens: int | None) -> None:
-    """A figure outside of the sane range, or of another type, is no report."""
+    """A figure outside of the sane range, or that is no whole number, is no report; of several the smallest counts."""
     assert reported_window(answer) == tokens
 
 

@@ -17,12 +17,15 @@ from sessionlib.entries import Entry
 from sessionlib.errors import CannotConverge
 from sessionlib.layout import Carried, Layout, RecordKind, seeded_record
 from sessionlib.policies.contract import Opening
+from sessionlib.policies.log_merge import LogMerge
 from sessionlib.policies.work_room import WorkRoom
-from sessionlib.policies.work_room_state import FUTILITY_LIMIT, Action, evaluate, opened
+from sessionlib.policies.work_room_state import FUTILITY_LIMIT, Action, evaluate, opened, untold
 from sessionlib.policies.work_room_texts import (
     FALLBACK,
+    GUIDANCE,
     REMINDER,
     SEED,
+    default_texts,
     guidance,
     opening_text,
     reminder,
@@ -30,6 +33,7 @@ from sessionlib.policies.work_room_texts import (
     usable_hint,
     window_info,
 )
+from sessionlib.rooms import judged
 from sessionlib.rotation import plan_for
 from sessionlib.stores.contract import THREAD_HINT, Nudge, Room
 from sessionlib.window import Room as Window
@@ -180,6 +184,15 @@ def test_b8_9_a_lifted_brake_begins_a_fresh_window_at_once() -> None:
     assert play([111], lifted)[0] == [RESET]
 
 
+def test_a_nudge_that_reached_nobody_is_called_for_again() -> None:
+    """As the fill is by then; what reached the model is not."""
+    _, room = play([85])
+    assert evaluate(untold(room), BASE + 111, BANDS)[1] is FELL_BACK
+    assert evaluate(untold(room), BASE + 50, BANDS)[1] is NONE
+    _, told = play([85, 86])
+    assert untold(told) == told
+
+
 @given(used=st.lists(st.integers(0, 400), max_size=60))
 def test_a_window_is_never_replaced_untold(used: list[int]) -> None:
     """Before each reset there was a nudge in its window, and never more than one."""
@@ -286,7 +299,15 @@ def test_a_window_below_the_viability_floor_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"work_budget_tokens": 0}, {"work_budget_tokens": -1}, {"seed_message": ""}, {"unknown": 1}]
+    "fields",
+    [
+        {"work_budget_tokens": 0},
+        {"work_budget_tokens": -1},
+        {"seed_message": ""},
+        {"guidance_message": ""},
+        {"guidance_message": "\ud800"},
+        {"unknown": 1},
+    ],
 )
 def test_bad_fields_are_refused(fields: dict[str, Any]) -> None:
     """As in every policy."""
@@ -308,6 +329,84 @@ def test_b3_the_texts_say_what_they_must() -> None:
     assert THREAD_HINT in SEED
     assert "notes" in guidance(has_notes=True, has_history=True)
     assert "history` tools" not in guidance(has_notes=True, has_history=False)
+
+
+GOLDEN = {
+    "reminder_template": (
+        "[Context management] About {n_remaining} tokens of work room are left in this window. Save what you will need "
+        "with the notes tools now: decisions, findings, what is done and what comes next. Then go on with your task."
+    ),
+    "fallback_prompt": (
+        "[Context management] This window is used up and will be closed after your next step. Write a handoff into the "
+        "note thread_hint.md now: the task, what is done, what is open, the very next step, and where things are. The "
+        "next window begins with it, if it has no more than 4,096 bytes."
+    ),
+    "guidance_message": (
+        "Context management: this conversation is longer than one context window. When a window is used up, it is "
+        "archived and you go on in a fresh one, which shows the user's last message and little else of what was said "
+        "before.\n"
+        "What you wrote down reaches the fresh window: keep notes with the `notes` tools as you work (private; read, "
+        "append, write), and keep the note thread_hint.md up to date with where you stand, for each fresh window "
+        "begins with it.\n"
+        "Everything that was said and done stays readable, word for word, with the `history` tools (private; read "
+        "only).\n"
+        "Do not mention windows, notes or history to the user unless you are asked about them."
+    ),
+    "seed_message": (
+        "You go on in a fresh window. Your current task is the user's newest message: the one right after this, or "
+        "else the one above. Earlier ones are done with. Read your notes first: thread_hint.md says where you stood; "
+        "if there is none, write one soon. Look into the history only for what is missing here. Do not read again what "
+        "your notes cover. Go on directly, without greeting or summary."
+    ),
+}
+"""What an agent with notes and history is told: a change makes a new version of every such agent."""
+
+
+def texts_of(policy: WorkRoom) -> dict[str, str]:
+    return {name: getattr(policy, name) for name in GOLDEN}
+
+
+def test_b2_the_default_texts() -> None:
+    """Word for word, as they are for an agent with both kinds of tools."""
+    assert texts_of(WorkRoom()) == GOLDEN
+    assert WorkRoom().told(has_notes=True, has_history=True) == WorkRoom()
+    assert WorkRoom().guidance_message == GUIDANCE
+
+
+@pytest.mark.parametrize("has_notes", [True, False])
+@pytest.mark.parametrize("has_history", [True, False])
+def test_the_default_texts_name_only_tools_that_are_there(has_notes: bool, has_history: bool) -> None:
+    """And say what can be done without; a reminder keeps its figure."""
+    told = WorkRoom().told(has_notes=has_notes, has_history=has_history)
+    assert texts_of(told) == default_texts(has_notes=has_notes, has_history=has_history)
+    assert told.guidance_message == guidance(has_notes=has_notes, has_history=has_history)
+    said = " ".join(text.replace("windows, notes or history", "") for text in texts_of(told).values())
+    assert ("notes" in said, THREAD_HINT in said) == (has_notes, has_notes)
+    assert ("history" in said) == has_history
+    assert "15 tokens" in reminder(told.reminder_template, 15)
+    assert "used up" in told.fallback_prompt
+
+
+def test_texts_that_were_given_are_as_they_were_given() -> None:
+    """Whatever the agent has; only what is a default is adapted."""
+    given = {name: f"Mine: {name}, notes and history." for name in GOLDEN}
+    assert texts_of(WorkRoom(**given).told(has_notes=False, has_history=False)) == given
+    told = WorkRoom(seed_message="Go on.").told(has_notes=False, has_history=False)
+    assert told.seed_message == "Go on."
+    assert "notes" not in told.reminder_template
+
+
+@pytest.mark.parametrize(("policy", "line_tokens"), [(LogMerge(), 50), (WorkRoom(), None)])
+def test_a_request_that_was_cut_asks_for_a_rotation_but_for_no_reset(
+    policy: LogMerge | WorkRoom, line_tokens: int | None
+) -> None:
+    """What was cut out of view is in no record yet. A fresh window would begin untold."""
+    agent = Agent(name="a", window_tokens=16_000, counter="characters", policy=policy)
+    budgets = agent.budgets(CHARACTERS)
+    cut, whole = (judged(agent, Room(), 50, budgets, is_cut=is_cut) for is_cut in (True, False))
+    assert cut.line_tokens == (line_tokens or whole.line_tokens)
+    assert whole.line_tokens > 50
+    assert not cut.is_reset
 
 
 @pytest.mark.parametrize(
@@ -448,6 +547,25 @@ def test_guidance_is_part_of_the_instructions_under_this_policy_alone() -> None:
     assert plain.full_instructions == "You fix builds."
     assert managed.full_instructions.startswith("You fix builds.\n\nContext management")
     assert managed.fixed_tokens(CHARACTERS) > plain.fixed_tokens(CHARACTERS) + estimate(managed.full_instructions) - 10
+
+
+def test_guidance_that_was_given_takes_the_place_of_the_default() -> None:
+    """Word for word, counted with the instructions; it makes another version of the agent."""
+    managed = Agent(name="a", instructions="You fix builds.", counter="characters", policy=WorkRoom())
+    given = managed.model_copy(update={"policy": WorkRoom(guidance_message="Notes are kept. " * 200)})
+    assert given.full_instructions == "You fix builds.\n\n" + "Notes are kept. " * 200
+    assert given.fixed_tokens(CHARACTERS) > managed.fixed_tokens(CHARACTERS) + 400
+    assert given.digest != managed.digest
+
+
+def test_the_base_is_what_the_agent_is_told() -> None:
+    """A shorter seed leaves more work room."""
+    agent = Agent(name="a", counter="characters", window_tokens=16_000, policy=WorkRoom())
+    bare = agent.model_copy(update={"notes_tool": False})
+    base_tokens = [each.budgets(CHARACTERS).bands for each in (agent, bare)]
+    assert base_tokens[0] is not None
+    assert base_tokens[1] is not None
+    assert base_tokens[1].base_tokens < base_tokens[0].base_tokens
 
 
 @pytest.mark.parametrize("ratio", [1.0, 1.7, 4.0, 30.0])

@@ -275,6 +275,7 @@ def test_age_text(seconds: float, expected: str) -> None:
             1.0,
             "window 32,768 tokens: reported by the provider, smaller than declared",
         ),
+        (WindowFact(16_000, WindowSource.REFUSED), 1.0, "window 16,000 tokens: the provider refused more"),
         (
             WindowFact(128_000, WindowSource.DECLARED),
             1.284,

@@ -11,8 +11,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sessionlib.agent import Agent
+from sessionlib.errors import LeaseLost
 from sessionlib.providers.scripted import ScriptedProvider
-from sessionlib.stores.contract import Room
+from sessionlib.stores.contract import Lane, Room
 from tests.contract.arena import SESSION, Arena
 from tests.waiting import wait_for
 from tests.workers.local import LocalWorkers, connected, local_workers, store_at
@@ -86,6 +87,28 @@ def test_a_scrape_shows_how_many_are_braked_now(workers: LocalWorkers, url: str)
     workers.store.lift_brake(SESSION)
     assert [samples(httpx.get(f"{url}/metrics").text)[name] for name in names] == [0, 1]
     assert "# TYPE sessionlib_sessions_braked gauge" in httpx.get(f"{url}/metrics").text
+
+
+def test_failed_rotations_are_counted_by_why(workers: LocalWorkers, url: str) -> None:
+    """Whether a worker says so or nobody could; once each, and a cancelled one is none."""
+    arena = Arena(workers.store, lambda _: None, time.time)
+    arena.open()
+    for code in ("no_gain", "invalid_layout:a_result_has_no_call", "no_gain"):
+        workers.store.request_rotation(SESSION, "test")
+        grant = arena.begin(Lane.ROTATION)
+        workers.store.fail(grant, code, "marker")
+        with pytest.raises(LeaseLost):
+            workers.store.fail(grant, code, "marker")
+    workers.store.request_rotation(SESSION, "test")
+    workers.store.cancel_rotation(SESSION)
+    answer = httpx.get(f"{url}/metrics").text
+    failed = {
+        name.partition(":")[2]: count
+        for name, count in samples(answer).items()
+        if name.startswith("sessionlib_rotations_failed_total:")
+    }
+    assert failed == {"no_gain": 2, "deadline": 0, "dead_lettered": 0, "invalid_layout:a_result_has_no_call": 1}
+    assert "marker" not in answer
 
 
 def test_no_id_and_no_content_is_shown(workers: LocalWorkers, url: str) -> None:

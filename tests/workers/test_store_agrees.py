@@ -47,6 +47,7 @@ from sessionlib.stores.contract import (
     UnsavedStep,
 )
 from sessionlib.stores.memory import MemoryStore
+from sessionlib.window_facts import LearnedWindow
 from workers.store import RedisStore
 
 LONG = 1_000.0
@@ -356,6 +357,7 @@ class Walk:
             entries=entries,
             sizes=tuple(self.random.randrange(60) for _ in entries),
             calibration=self.random.choice([1.0, 1.1, 1 / 3 + 1]),
+            window=LearnedWindow(tokens=self.random.randint(1, 9), origin="p/m") if self.maybe(0.1) else None,
             line_tokens=self.line(),
             input_index=0 if number == 0 and self.maybe(0.8) else -1,
             closes_calls=self.maybe(0.3),

@@ -74,6 +74,7 @@ def heading(view: SessionView) -> str:
 WINDOW_SOURCES = {
     WindowSource.DECLARED: "declared by the agent",
     WindowSource.REPORTED: "reported by the provider, smaller than declared",
+    WindowSource.REFUSED: "the provider refused more",
     WindowSource.TABLE: "what is known of its model",
     WindowSource.DEFAULT: "nobody says how large it is",
 }

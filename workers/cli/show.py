@@ -10,6 +10,7 @@ import typer
 
 from sessionlib.errors import InvalidInput
 from sessionlib.ids import require_id
+from sessionlib.window_facts import learned
 from workers.cli.common import Call, SessionId, shared
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def _show_session(call: Call, session_id: str, with_text: bool) -> None:
 
     session = call.session(session_id)
     view, layout = session.view(), session.layout()
-    window = call.sessions.connection.catalog.window(session.agent, WINDOW_REPORT_SECONDS)
+    known = call.sessions.connection.catalog.window(session.agent, WINDOW_REPORT_SECONDS)
+    window = learned(known, view.window, session.agent.origin)
     budgets = window_of(session, view, window)
     audit = whole_audit(call.sessions.connection.store, session_id)
     rotated, failed = drawing.last_rotation(audit), drawing.failed_summaries(audit, time.time())

@@ -68,6 +68,7 @@ end
 
 local function fail_rotation(head, _, code)
   note("rotation_failed", '{"id":' .. quoted(get(head, "rotation")) .. ',"code":' .. quoted(code) .. "}")
+  count("rotations_failed:" .. code, 1)
   clear_rotation(head)
   if code == "no_gain" then count_no_gain(head) else back_off(head, code) end
 end

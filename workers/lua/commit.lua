@@ -3,13 +3,14 @@
 -- KEYS of the session   ARGV[1] the turn lane, [2] token, [3] turn id, [4] commit token, [5] round, [6] epoch it saw,
 -- [7] tokens of its entries, [8] index of the turn's input among them (-1: none), [9] "1" if they answer open calls,
 -- [10] calibration, [11] line tokens, [12] trim (JSON), [13] room (JSON), [14] name of the handle (JSON, "" without),
--- [15] handle (JSON), [16] name of its parent (JSON, "" without), [17] answer (JSON, "" without), [18] its open calls
--- (JSON lines), [19] their ids (as in submit), [20…] elements of the live list
+-- [15] handle (JSON), [16] name of its parent (JSON, "" without), [17] what was learned of the window (JSON, "" for
+-- nothing), [18] answer (JSON, "" without), [19] its open calls (JSON lines), [20] their ids (as in submit),
+-- [21…] elements of the live list
 -- Returns {"held", epoch, layout token, next turn, rotation to dispatch, "1" if a disposal is due}, or LOST.
 -- The answer, its event and its hint go out in here: a caller never waits for a second message.
 -- Sent twice, the second finds its commit token on the turn and answers alike.
 local _, token, id, commit_token, round, epoch, tokens, input_index, closes_calls, calibration, line_tokens, trim, room,
-  handle_name, handle, parent_name, answer, open_calls, open_call_ids = unpack(ARGV, 1, 19)
+  handle_name, handle, parent_name, window, answer, open_calls, open_call_ids = unpack(ARGV, 1, 20)
 round, tokens = tonumber(round), tonumber(tokens)
 input_index, line_tokens = tonumber(input_index), tonumber(line_tokens)
 
@@ -22,12 +23,12 @@ end
 
 local function append_entries(head, turn)
   local first = number(head, "next_seq")
-  local last = first + #ARGV - 20
+  local last = first + #ARGV - 21
   if round == 0 then
     set(turn, "first_seq", first)
     if input_index >= 0 then set(turn, "input_seq", first + input_index) end
   end
-  for from = 20, #ARGV, 1000 do call("RPUSH", LIVE, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
+  for from = 21, #ARGV, 1000 do call("RPUSH", LIVE, unpack(ARGV, from, math.min(from + 999, #ARGV))) end
   set(head, "next_seq", last + 1)
   set(turn, "last_seq", last)
   add(head, "live_tokens", tokens)
@@ -94,6 +95,7 @@ if closes_calls == "1" then
   for _, field in ipairs({"open_calls", "open_call_ids", "abandoned"}) do set(head, field, "") end
 end
 if tonumber(calibration) > number(head, "calibration") then set(head, "calibration", calibration) end
+if window ~= "" then set(head, "window", window) end
 learn(head, turn)
 add(turn, "step_base", call("LLEN", STEPS.turn))
 call("DEL", STEPS.turn)

@@ -18,6 +18,7 @@ from sessionlib.stores.contract import (
     Trim,
     TurnState,
 )
+from sessionlib.window_facts import LearnedWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +203,7 @@ class Head:
     layout_token: str = ""
     tail_token: str = ""
     calibration: float = 1.0
+    window: LearnedWindow | None = None
     trim: Trim = field(default_factory=Trim)
     room: Room = field(default_factory=Room)
     lifted_under: str = ""

@@ -226,6 +226,7 @@ def _record_round(op: Operation, turn: Turn, commit: RoundCommit) -> Turn:
         live_tokens=head.live_tokens + sum(commit.sizes),
         tail_token=commit.commit_token,
         calibration=max(head.calibration, commit.calibration),
+        window=commit.window or head.window,
     )
     if commit.epoch == head.epoch:  # what a turn learned about an older one is not stored
         op.update(trim=commit.trim)
