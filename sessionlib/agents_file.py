@@ -9,12 +9,13 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, SecretStr, TypeAdapter, ValidationError
+from pydantic import Field, SecretStr, TypeAdapter, ValidationError, field_validator, model_validator
 
 from sessionlib.agent import Agent
 from sessionlib.errors import InvalidInput
+from sessionlib.providers.access import require_base_url, require_key
 from sessionlib.providers.contract import Provider
 from sessionlib.tools.declaration import Tool
 from sessionlib.workloads import Choice, Frozen
@@ -30,39 +31,67 @@ class ApiTable(Frozen):
     """An OpenAI-compatible API, OpenAI's Responses API, or Anthropic's Messages API."""
     base_url: str
     """Where the API begins: with `/v1` for the first two, without it for Anthropic's, as their clients have it."""
-    api_key_env: str = ""
+    api_key_env: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")] = ""
     """Name of the environment variable that holds the key."""
     api_key_file: str = ""
     """File that holds the key, relative to this one."""
+    prompt_cache_key: bool | None = None
+    """Tell the provider which requests belong together; not given: as the adapter has it. Not of Anthropic's API."""
+    silence_seconds: Annotated[float, Field(gt=0)] | None = None
+    """How long a stream may be silent; not given: as the adapter has it."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_base_url(cls, value: str) -> str:
+        try:
+            return require_base_url(value)
+        except InvalidInput as exc:
+            raise ValueError(exc.rule) from None
+
+    @model_validator(mode="after")
+    def _fields_go_together(self) -> Self:
+        if self.api_key_env and self.api_key_file:
+            raise ValueError("api_key_env and api_key_file must not both be given")
+        if self.kind == "anthropic" and self.prompt_cache_key is not None:
+            raise ValueError("prompt_cache_key must be absent: this API has no such field")
+        return self
 
     def provider(self, directory: Path, environment: Mapping[str, str]) -> Provider:
-        """Raises InvalidInput if the key is not where it should be, or the URL is none."""
-        key = self._key(directory, environment)
+        """Raises InvalidInput if the key is not where it should be, or is none."""
+        key, options = self._key(directory, environment), self._options()
         match self.kind:  # each loads httpx, which not everybody needs
             case "chat_completions":
                 from sessionlib.providers.chat_completions import ChatCompletions
 
-                return ChatCompletions(self.base_url, key)
+                return ChatCompletions(self.base_url, key, **options)
             case "responses":
                 from sessionlib.providers.responses import Responses
 
-                return Responses(self.base_url, key)
+                return Responses(self.base_url, key, **options)
             case "anthropic":
                 from sessionlib.providers.anthropic import Anthropic
 
-                return Anthropic(self.base_url, key)
+                return Anthropic(self.base_url, key, **options)
+
+    def _options(self) -> dict[str, Any]:
+        given = {"prompt_cache_key": self.prompt_cache_key, "silence_seconds": self.silence_seconds}
+        return {name: value for name, value in given.items() if value is not None}
 
     def _key(self, directory: Path, environment: Mapping[str, str]) -> SecretStr | None:
         if self.api_key_env:
-            if not environment.get(self.api_key_env, "").strip():
+            key = environment.get(self.api_key_env, "").strip()
+            if not key:
                 raise InvalidInput("api_key_env", self.api_key_env, "must name a variable that is set")
-            return SecretStr(environment[self.api_key_env].strip())
+            return SecretStr(require_key("api_key_env", self.api_key_env, key))
         if self.api_key_file:
             try:
-                return SecretStr((directory / self.api_key_file).read_text(encoding="utf-8").strip())
-            except (OSError, UnicodeDecodeError) as exc:
+                key = (directory / self.api_key_file).read_text(encoding="utf-8").strip()
+            except (OSError, ValueError) as exc:
                 rule = f"must name a readable file ({type(exc).__name__})"
                 raise InvalidInput("api_key_file", self.api_key_file, rule) from None
+            if not key:
+                raise InvalidInput("api_key_file", self.api_key_file, "must name a file that is not empty")
+            return SecretStr(require_key("api_key_file", self.api_key_file, key))
         return None
 
 

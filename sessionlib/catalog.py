@@ -181,8 +181,8 @@ def load_catalog(spec: str, environment: Mapping[str, str] | None = None) -> Cat
 
     Python says `AGENTS` (agents), `PROVIDERS` (providers, or functions without arguments that make them, by name) and
     `CHOICES` (by name). TOML says `[agents.NAME]`, the fields of `Agent` with tools as `"module:function"`,
-    `[providers.NAME]` with `kind = "chat_completions"` (base_url; api_key_env or api_key_file) or `kind = "scripted"`
-    (reply), and `[choices.NAME]`, the fields of `Choice`.
+    `[providers.NAME]` with the fields of `agents_file.ApiTable` or, for `kind = "scripted"`, `ScriptedTable`, and
+    `[choices.NAME]`, the fields of `Choice`.
     Keys are looked up in *environment* when a provider is first used. Raises InvalidInput, naming file and field.
     """
     path = Path(spec)

@@ -21,6 +21,7 @@ from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, Too
 from sessionlib.providers.wire_media import message_blocks
 from sessionlib.providers.wire_names import id_to_wire, to_wire
 from sessionlib.providers.wire_values import (
+    REFUSED,
     count,
     encoded,
     opaque_items,
@@ -61,9 +62,6 @@ OPENING = "(The conversation goes on with what the assistant said.)"
 
 BLANK = "(blank)"
 """Sent for a user's text without a visible character, which the API refuses."""
-
-REFUSED = "(The provider refused to answer.)"
-"""The text of a refusal that explains nothing."""
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 """Blocks of reasoning: signed, to be sent back as they are (API guide, extended thinking)."""

@@ -13,6 +13,8 @@ import httpx
 from pydantic import SecretStr
 
 from sessionlib.entries import Entry, encodable
+from sessionlib.errors import InvalidInput
+from sessionlib.providers.access import UNSHOWN, require_base_url, require_key
 from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, Shape
 from sessionlib.providers.http import (
     SILENCE_SECONDS,
@@ -22,7 +24,6 @@ from sessionlib.providers.http import (
     get,
     plain_client,
     post,
-    require_base_url,
 )
 from sessionlib.providers.refusals import error_status, refusal
 from sessionlib.providers.streams import with_fields
@@ -46,7 +47,8 @@ def bearer(key: str) -> dict[str, str]:
 class Api:
     """Calls to one API. Safe for concurrent use; shows its key nowhere.
 
-    *key_headers* makes headers of the key; *headers* go out with each call.
+    *key_headers* makes headers of the key; *headers* go out with each call. Raises InvalidInput for a URL that requests
+    cannot be sent to, and for a key that no header can hold.
     """
 
     def __init__(
@@ -59,7 +61,8 @@ class Api:
         headers: Mapping[str, str] = MappingProxyType({}),
         silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
-        self.base_url = require_base_url(base_url)
+        self.base_url = _require_reachable(require_base_url(base_url))
+        require_key("api_key", UNSHOWN, api_key.get_secret_value() if api_key else "")
         self._api_key = api_key
         self._client = ProcessClient(build_client)
         self._key_headers, self._headers = key_headers, headers
@@ -70,11 +73,7 @@ class Api:
 
         Raises ProviderUnavailable, ProviderRejected, WindowOverflow and HandleForgotten.
         """
-        sent = (*self._secrets(), request.instructions, *(text for entry in request.entries for text in _texts(entry)))
-
-        def is_sent(text: str) -> bool:
-            return any(text in part for part in sent)
-
+        is_sent = self._is_sent(request.instructions, *(text for entry in request.entries for text in _texts(entry)))
         identity = {
             "Content-Type": "application/json",
             "Idempotency-Key": quote(request.idempotency_key, safe="/:@._-"),
@@ -96,16 +95,12 @@ class Api:
 
     def delete(self, path: str) -> None:
         """Delete what is at *path*; it is fine if nothing is there. Raises ProviderUnavailable and ProviderRejected."""
-
-        def is_secret(text: str) -> bool:
-            return any(text in part for part in self._secrets())
-
         delete(
             self._client.get(),
             f"{self.base_url}/{path}",
             headers=self._all_headers(),
             timeout_seconds=DISPOSAL_SECONDS,
-            is_sent=is_secret,
+            is_sent=self._is_sent(),
         )
 
     def get(self, path: str) -> Any:
@@ -115,19 +110,34 @@ class Api:
             f"{self.base_url}/{path}",
             headers=self._all_headers(),
             timeout_seconds=FACTS_SECONDS,
-            is_sent=lambda text: any(text in part for part in self._secrets()),
+            is_sent=self._is_sent(),
         )
 
     def close(self) -> None:
         """Close this process's connections; a later call opens new ones."""
         self._client.close()
 
-    def _secrets(self) -> tuple[str, ...]:
-        return () if self._api_key is None else (self._api_key.get_secret_value(),)
+    def _is_sent(self, *texts: str) -> Callable[[str], bool]:
+        """Tells whether a text is part of *texts* or of the key, or holds the key."""
+        keys = (self._api_key.get_secret_value(),) if self._api_key else ()
+
+        def is_sent(text: str) -> bool:
+            return any(text in part for part in (*keys, *texts)) or any(key in text for key in keys)
+
+        return is_sent
 
     def _all_headers(self) -> dict[str, str]:
         keys = self._key_headers(self._api_key.get_secret_value()) if self._api_key else {}
         return {**self._headers, **keys}
+
+
+def _require_reachable(base_url: str) -> str:
+    """*base_url*, if httpx takes it for a URL, too. Raises InvalidInput."""
+    try:
+        httpx.URL(base_url)
+    except httpx.InvalidURL:
+        raise InvalidInput("base_url", UNSHOWN, "must be a URL") from None
+    return base_url
 
 
 def _texts(entry: Entry) -> Iterator[str]:

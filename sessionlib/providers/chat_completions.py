@@ -22,6 +22,8 @@ from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, Too
 from sessionlib.providers.wire_media import chat_parts
 from sessionlib.providers.wire_names import to_wire
 from sessionlib.providers.wire_values import (
+    CONTENT_FILTER,
+    REFUSED,
     cache_key,
     count,
     encoded,
@@ -162,9 +164,13 @@ def parsed_reply(answer: Any, idempotency_key: str) -> ModelReply:
         called = (
             (call.get("id"), call["function"]["name"], call["function"].get("arguments")) for call in _calls(message)
         )
+        calls = parsed_calls(called, idempotency_key)
+        text = _parsed_text(message.get("content")) or _parsed_text(message.get("refusal"))
+        if choices[0].get("finish_reason") == CONTENT_FILTER and not text.strip() and not calls:  # type: ignore[index]
+            text = REFUSED
         return ModelReply(
-            text=_parsed_text(message.get("content")) or _parsed_text(message.get("refusal")),
-            calls=parsed_calls(called, idempotency_key),
+            text=text,
+            calls=calls,
             usage=_parsed_usage(answer.get("usage")),
         )
 

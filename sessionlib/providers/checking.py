@@ -10,7 +10,7 @@ from sessionlib.agent import Agent
 from sessionlib.catalog import Catalog
 from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
-from sessionlib.errors import ProviderError, SessionError
+from sessionlib.errors import ProviderError, ProviderRejected, SessionError, place_of
 from sessionlib.providers.contract import ModelReply, ModelRequest, Provider, Shape
 from sessionlib.window_facts import WindowFact, known_window, smaller
 
@@ -58,7 +58,11 @@ def models_of(catalog: Catalog) -> Iterator[tuple[str, str, int | None]]:
 def check(
     catalog: Catalog, provider_name: str, model: str, window_tokens: int | None, timeout_seconds: float
 ) -> Checked:
-    """Ask a model one short question. Never raises for what a provider does: the error is in the result."""
+    """Ask a model one short question. Never raises for what a provider does: the error is in the result.
+
+    An exception that is none of ours is named by kind and place: providers are anybody's code, and its text may hold
+    anything.
+    """
     request = _request(model, timeout_seconds)
     begun = time.monotonic()
     try:
@@ -68,7 +72,10 @@ def check(
         window = _window(provider, model, window_tokens)
         _let_go(provider, reply)
     except SessionError as exc:
-        return Checked(provider=provider_name, model=model, seconds=time.monotonic() - begun, error=exc)
+        return _failed(provider_name, model, begun, exc)
+    except Exception as exc:  # noqa: BLE001 - the providers after this one are to be asked, too
+        broken = ProviderRejected(f"the provider's own code failed: {type(exc).__name__} at {place_of(exc)}")
+        return _failed(provider_name, model, begun, broken)
     usage = reply.usage
     return Checked(
         provider=provider_name,
@@ -80,6 +87,10 @@ def check(
         counted_tokens=request.counted_tokens,
         window=window,
     )
+
+
+def _failed(provider_name: str, model: str, begun: float, error: SessionError) -> Checked:
+    return Checked(provider=provider_name, model=model, seconds=time.monotonic() - begun, error=error)
 
 
 def _request(model: str, timeout_seconds: float) -> ModelRequest:

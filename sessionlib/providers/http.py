@@ -7,16 +7,17 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
 from httpx_sse import EventSource
 
-from sessionlib.errors import InvalidInput, ProviderRejected, ProviderUnavailable
+from sessionlib.errors import ProviderRejected, ProviderUnavailable
 from sessionlib.providers.deadlines import bounded, require_time, within
 from sessionlib.providers.refusals import refusal
+from sessionlib.providers.streams import told_apart
 
 CONNECT_SECONDS = 10.0
 """How long a connection may take to stand, whatever the call's own deadline."""
@@ -77,17 +78,6 @@ def plain_client() -> httpx.Client:
     return httpx.Client(limits=limits, follow_redirects=False)
 
 
-def require_base_url(value: str) -> str:
-    """*value* without trailing slashes, if requests can be sent there. Raises InvalidInput."""
-    try:
-        url = httpx.URL(value)
-    except httpx.InvalidURL:
-        raise InvalidInput("base_url", value, "must be a URL") from None
-    if url.scheme not in {"http", "https"} or not url.host or url.userinfo:
-        raise InvalidInput("base_url", url.host or value, "must be an http or https URL without user and password")
-    return value.rstrip("/")
-
-
 def post(
     client: httpx.Client,
     url: str,
@@ -101,17 +91,21 @@ def post(
 ) -> Any:
     """Send JSON, receive JSON, all within *timeout_seconds* and never silent for longer than *silence_seconds*.
 
-    *is_sent* tells whether a text is part of the request. An answer that comes as a stream of events is made a plain
-    one by *assemble*, event by event as they come. Raises ProviderUnavailable, ProviderRejected, WindowOverflow and
-    HandleForgotten. An answer that is not JSON is Unavailable: a proxy spoke, or the connection was cut, and the next
-    try may go better.
+    *is_sent* tells whether a text is part of the request. An answer that comes as a stream of events, by its type or
+    its first bytes, is made a plain one by *assemble*, event by event as they come. Raises ProviderUnavailable,
+    ProviderRejected, WindowOverflow and HandleForgotten. An answer that is not JSON is Unavailable: a proxy spoke, or
+    the connection was cut, and the next try may go better.
     """
     with _answered(client, "POST", url, headers, timeout_seconds, body, silence_seconds) as response:
+        received = _received(response)
         if not response.is_success:
-            raise refusal(response.status_code, _parsed(response), response.headers, is_sent)
-        if assemble and "text/event-stream" in response.headers.get("content-type", ""):
-            return _assembled(response, assemble)
-        answer = _parsed(response)
+            raise refusal(response.status_code, _parsed(received), response.headers, is_sent)
+        is_stream = "text/event-stream" in response.headers.get("content-type", "")
+        if assemble and not is_stream:
+            is_stream, received = told_apart(received)  # compatible servers forget to say so
+        if assemble and is_stream:
+            return _assembled(received, assemble)
+        answer = _parsed(received)
         if answer is None:
             raise ProviderUnavailable(f"HTTP {response.status_code}, but the answer is not JSON")
         return answer
@@ -130,8 +124,8 @@ def get(
         if response.status_code in _GONE:
             return None
         if not response.is_success:
-            raise refusal(response.status_code, _parsed(response), response.headers, is_sent)
-        return _parsed(response)
+            raise refusal(response.status_code, _parsed(_received(response)), response.headers, is_sent)
+        return _parsed(_received(response))
 
 
 def delete(
@@ -145,7 +139,7 @@ def delete(
     """Delete what is at *url*; it is fine if nothing is there. Raises ProviderUnavailable and ProviderRejected."""
     with _answered(client, "DELETE", url, headers, timeout_seconds) as response:
         if not response.is_success and response.status_code not in _GONE:
-            raise refusal(response.status_code, _parsed(response), response.headers, is_sent)
+            raise refusal(response.status_code, _parsed(_received(response)), response.headers, is_sent)
 
 
 @contextmanager
@@ -193,20 +187,19 @@ def _received(response: httpx.Response) -> Iterator[bytes]:
         yield chunk
 
 
-def _parsed(response: httpx.Response) -> Any:
+def _parsed(received: Iterable[bytes]) -> Any:
     """The answer's JSON; None if it is not JSON (an answer of `null` is as useless)."""
     try:
-        return json.loads(b"".join(_received(response)))
+        return json.loads(b"".join(received))
     except (ValueError, RecursionError):
         return None
 
 
-def _assembled(response: httpx.Response, assemble: Assemble) -> Any:
-    body = _received(response)
-    events = _events(body)
+def _assembled(received: Iterator[bytes], assemble: Assemble) -> Any:
+    events = _events(received)
     answer = assemble(events)
     with suppress(httpx.HTTPError, httpx.StreamError, ProviderRejected), within(LINGER_SECONDS):
-        for _ in body:
+        for _ in received:
             pass
     return answer
 

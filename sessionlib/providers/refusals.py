@@ -12,7 +12,9 @@ from types import MappingProxyType
 from typing import Any
 
 from sessionlib.errors import HandleForgotten, ProviderError, ProviderRejected, ProviderUnavailable, WindowOverflow
+from sessionlib.providers.overflow_texts import Sizes, is_overflow, sizes_in
 from sessionlib.providers.waits import wished_seconds
+from sessionlib.providers.wire_values import part
 
 MESSAGE_CHARACTERS = 200
 """What is kept of a provider's error message."""
@@ -42,42 +44,38 @@ _STATUSES: Mapping[str, int] = MappingProxyType(
 """HTTP statuses of errors that an answer of status 200 names by word (both vendors' API references, errors)."""
 
 _TRANSIENT = frozenset({408, 409, 425, 429})
-_OVERFLOW_CODES = frozenset({"context_length_exceeded", "context_window_exceeded", "model_context_window_exceeded"})
-_OVERFLOW_TEXT = re.compile(
-    r"context.{0,20}(length|window|size|limit)|prompt is too long|input is too long|too many (input )?tokens"
-    r"|maximum (input|prompt|number of tokens)|exceeds?.{0,40}tokens",
-    re.IGNORECASE,
+_TOO_LARGE = frozenset({400, 413, 422})
+_OVERFLOW_CODES = frozenset(
+    {
+        "context_length_exceeded",
+        "context_window_exceeded",
+        "model_context_window_exceeded",
+        "exceed_context_size_error",
+    }
 )
-_OVERFLOW_LIMITS = (
-    re.compile(r"> (\d[\d,_]{2,})"),  # "210000 tokens > 200000 maximum", "context limit: 190000 + 8192 > 200000"
-    re.compile(
-        r"(?:maximum|max|limit|window|size|up to)\D{0,60}?(\d[\d,_]{2,})", re.IGNORECASE
-    ),  # "maximum context length is 8,192 tokens"
-)
-_NUMBER = re.compile(r"\d[\d,_]{2,}")
-_LARGEST_RATIO = 100
-"""A number that is larger than this many windows is not what was sent."""
-
+_NO_QUOTA_CODE = "insufficient_quota"
 _FORGOTTEN_CODE = "previous_response_not_found"
 _HANDLE_FIELD = "previous_response_id"
+_KNOWN_WORDS = frozenset({*_STATUSES, *_OVERFLOW_CODES, _FORGOTTEN_CODE, _NO_QUOTA_CODE})
+"""Codes and types that say nothing of a request, whatever it is about."""
 
 
 def refusal(status: int, answer: Any, headers: Mapping[str, str], is_sent: Callable[[str], bool]) -> ProviderError:
     """The error that an error answer stands for: worth another try, not worth it, above the window, or forgotten.
 
-    *is_sent* tells whether a text is part of the request.
+    *is_sent* tells whether a text is part of the request or its key, or holds that key.
     """
-    error = answer.get("error") if isinstance(answer, dict) else None
-    fields: Mapping[str, Any] = error if isinstance(error, dict) else {"message": error}
-    code, kind = (_word(fields.get(name)) for name in ("code", "type"))
-    message = fields.get("message") if isinstance(fields.get("message"), str) else ""
-    named = ", ".join([f"HTTP {status}", *dict.fromkeys(filter(None, (code, kind)))])
-    text = f"{named}: {kept}" if (kept := _shortened(str(message), is_sent)) else named
+    fields = _fields_of(answer)
+    code, kind, message = (_text(fields.get(name)) for name in ("code", "type", "message"))
+    named = [f"HTTP {status}", *dict.fromkeys(filter(None, (_word(code, is_sent), _word(kind, is_sent))))]
+    kept = _shortened(message, is_sent)
+    text = f"{', '.join(named)}: {kept}" if kept else ", ".join(named)
     if status in {400, 404} and (code == _FORGOTTEN_CODE or fields.get("param") == _HANDLE_FIELD):
         return HandleForgotten(text)  # unknown, expired, or never kept (where data is not retained)
-    if status in {400, 413, 422} and (code in _OVERFLOW_CODES or _OVERFLOW_TEXT.search(str(message))):
-        return WindowOverflow(text, *_sizes_in(str(message)))
-    if code == "insufficient_quota":
+    told = f"{message} {_text(part(fields.get('metadata'), 'raw'))}"  # OpenRouter: what the provider behind it said
+    if not _OVERFLOW_CODES.isdisjoint({code, kind}) or (status in _TOO_LARGE and is_overflow(told)):
+        return WindowOverflow(text, *_sizes(told, fields))
+    if code == _NO_QUOTA_CODE:
         return ProviderRejected(text)  # sent with 429, but no wait brings the money back
     if status in _TRANSIENT or status >= 500:
         return ProviderUnavailable(text, wished_seconds(status, headers))
@@ -95,24 +93,50 @@ def error_status(error: Any) -> int:
     return 502
 
 
-def _sizes_in(message: str) -> tuple[int | None, int | None]:
-    """What an overflow message names, in tokens: the window, and what was sent, the largest number that is above it."""
-    named = next(filter(None, (pattern.search(message) for pattern in _OVERFLOW_LIMITS)), None)
-    if named is None:
-        return None, None
-    limit, *others = (int(re.sub(r"\D", "", number)) for number in (named[1], *_NUMBER.findall(message)))
-    return limit, max((other for other in others if limit < other <= _LARGEST_RATIO * limit), default=None)
+def _fields_of(answer: Any) -> Mapping[str, Any]:
+    """The fields of an error: under `error`, or, as Mistral and older vLLM have it, of the answer itself.
+
+    Gemini puts it in a list.
+    """
+    if isinstance(answer, list) and len(answer) == 1:
+        answer = answer[0]
+    if not isinstance(answer, dict):
+        return {}
+    error = answer.get("error")
+    if isinstance(error, dict):
+        return error
+    return {**answer, "message": error or answer.get("message") or answer.get("detail")}
 
 
-def _word(value: object) -> str:
-    """A code or type as it may stand in an error text: one short word of plain characters, else ""."""
-    text = str(value) if isinstance(value, str | int) else ""
-    return text if re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", text, re.ASCII) else ""
+def _sizes(told: str, fields: Mapping[str, Any]) -> Sizes:
+    """The window and what was sent, in tokens, from the text or, as llama.cpp has them, from fields of their own."""
+    limit_tokens, sent_tokens = sizes_in(told)
+    if limit_tokens is not None:
+        return limit_tokens, sent_tokens
+    return sizes_in(f"{fields.get('n_prompt_tokens')} tokens > {fields.get('n_ctx')} maximum")
+
+
+def _text(value: object) -> str:
+    return str(value) if isinstance(value, str | int) else ""
+
+
+def _word(value: str, is_sent: Callable[[str], bool]) -> str:
+    """A code or type as it may stand in an error text: one short word of plain characters, else "".
+
+    One that is not known is withheld if it repeats what was sent.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", value, re.ASCII):
+        return ""
+    return value if value in _KNOWN_WORDS or not _is_echo(value, is_sent) else ""
 
 
 def _shortened(message: str, is_sent: Callable[[str], bool]) -> str:
     """The beginning of *message* without what it quotes; "" if it repeats what was sent."""
     plain = re.sub(r"(?<!\w)(['\"`]).*?\1", "…", " ".join(message.split()))[:MESSAGE_CHARACTERS]
-    windows = range(max(1, len(plain) - ECHO_CHARACTERS + 1))
-    is_echo = len(plain) >= ECHO_CHARACTERS and any(is_sent(plain[at : at + ECHO_CHARACTERS]) for at in windows)
-    return "" if is_echo else plain
+    return "" if _is_echo(plain, is_sent) else plain
+
+
+def _is_echo(text: str, is_sent: Callable[[str], bool]) -> bool:
+    """Whether any ECHO_CHARACTERS of *text* in a row, or all of a shorter one, were sent."""
+    places = range(max(1, len(text) - ECHO_CHARACTERS + 1))
+    return any(is_sent(text[at : at + ECHO_CHARACTERS]) for at in places)

@@ -25,6 +25,8 @@ from sessionlib.providers.contract import ModelReply, ModelRequest, OnDelta, Sha
 from sessionlib.providers.wire_media import responses_parts
 from sessionlib.providers.wire_names import id_to_wire, to_wire
 from sessionlib.providers.wire_values import (
+    CONTENT_FILTER,
+    REFUSED,
     cache_key,
     count,
     encoded,
@@ -70,6 +72,7 @@ ENCRYPTED = "reasoning.encrypted_content"
 
 _CALL_ID = re.compile(r".{1,64}", re.DOTALL)  # the longest `call_id` that the API takes
 _DONE = frozenset({"completed", "incomplete"})
+_UNDONE = frozenset({"failed", "cancelled", "in_progress", "queued"})
 
 
 class Responses(ApiProvider):
@@ -223,14 +226,17 @@ def parsed_reply(answer: Any, idempotency_key: str) -> ModelReply:
     with shape_errors("response"):
         items, status = answer["output"], answer.get("status") or "completed"
         if status not in _DONE:
-            raise ProviderUnavailable(f"the response ended as {encodable(str(status))[:32]}")
+            raise ProviderUnavailable(f"the response ended as {status if status in _UNDONE else 'nothing known'}")
         called = (
             (item["call_id"], item["name"], item["arguments"]) for item in items if item["type"] == "function_call"
         )
+        calls = parsed_calls(called, idempotency_key)
         text = encodable(_parsed_text(items))
+        if part(answer.get("incomplete_details"), "reason") == CONTENT_FILTER and not text.strip() and not calls:
+            text = REFUSED
         return ModelReply(
             text=text,
-            calls=parsed_calls(called, idempotency_key),
+            calls=calls,
             opaque=opaque_items(_outputs(items), text),
             usage=_parsed_usage(answer.get("usage")),
             handle=encodable(answer["id"]) if status == "completed" and answer.get("store") is not False else None,

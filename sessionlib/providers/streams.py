@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Protocol
 
 from sessionlib.errors import ProviderUnavailable
 from sessionlib.providers.contract import OnDelta
 from sessionlib.providers.wire_values import encoded, shape_errors
+
+_EVENT_BEGINNINGS = (b"data:", b"event:", b"id:", b"retry:", b":")
+"""The fields and the comment of an event stream (HTML standard, server-sent events). No JSON begins so."""
 
 
 class Assembly(Protocol):
@@ -47,6 +51,19 @@ def assembled(assembly: Assembly, events: Iterable[Any], on_delta: OnDelta) -> A
         raise ProviderUnavailable("the answer was cut off")
     with shape_errors("stream of events"):
         return assembly.answer()
+
+
+def told_apart(body: Iterator[bytes]) -> tuple[bool, Iterator[bytes]]:
+    """Whether *body* is a stream of events, by how it begins, and all of it; no more is read than it takes to tell."""
+    head = b""
+    for chunk in body:
+        head += chunk
+        begun = head.lstrip()
+        if begun.startswith(_EVENT_BEGINNINGS):
+            return True, chain((head,), body)
+        if begun and not any(beginning.startswith(begun) for beginning in _EVENT_BEGINNINGS):
+            break
+    return False, chain((head,), body)
 
 
 def _error_in(event: Any) -> Any:

@@ -14,6 +14,12 @@ from sessionlib.errors import ProviderRejected
 from sessionlib.providers.contract import CallRequest, OpaqueItem
 from sessionlib.providers.wire_names import from_wire
 
+REFUSED = "(The provider refused to answer.)"
+"""The text of a refusal that explains nothing."""
+
+CONTENT_FILTER = "content_filter"
+"""Why an answer ended that OpenAI's filters cut off (OpenAI API reference, `finish_reason`, `incomplete_details`)."""
+
 
 def own_parameters(parameters: Mapping[str, Any], reserved: frozenset[str]) -> dict[str, Any]:
     """An agent's parameters in a fixed order. Raises ProviderRejected for those that are not the agent's to set."""

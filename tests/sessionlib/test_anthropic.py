@@ -18,13 +18,13 @@ from sessionlib.providers.anthropic import (
     DEFAULT_MAX_TOKENS,
     EFFORTS,
     OPENING,
-    REFUSED,
     Anthropic,
     parsed_reply,
     serialised,
     wire_messages,
 )
 from sessionlib.providers.contract import CallRequest, ModelRequest
+from sessionlib.providers.wire_values import REFUSED
 from sessionlib.testing.observations import Prompt
 from sessionlib.tokens import Usage
 from tests.sessionlib.asking import KEY, answering, request_of
@@ -276,7 +276,7 @@ def refused(status: int, kind: str, said: str = "no") -> dict[str, Any]:
                 "input length and `max_tokens` exceed context limit: 195000 + 8192 > 200000, decrease one of them",
             ),
             WindowOverflow,
-            200_000,
+            191_808,
         ),
         (refused(400, "invalid_request_error"), ProviderRejected, None),
         (refused(401, "authentication_error"), ProviderRejected, None),

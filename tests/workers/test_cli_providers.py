@@ -75,6 +75,29 @@ def test_a_provider_that_does_not_answer_fails_the_check_and_the_others_are_aske
     assert "error (provider)" in result.stderr
 
 
+BROKEN = """
+from sessionlib.providers.scripted import ScriptedProvider
+
+def broken():
+    raise RuntimeError("sk-planted-secret")
+
+AGENTS = []
+PROVIDERS = {"a": broken, "b": ScriptedProvider}
+"""
+
+
+def test_a_provider_with_a_fault_of_its_own_does_not_keep_the_others_from_being_asked(tmp_path: Path) -> None:
+    """It is the provider's, in no words that may hold a key."""
+    path = tmp_path / "broken_agents.py"
+    path.write_text(BROKEN)
+    result = run("--agents", str(path), "--json")
+    assert result.exit_code == 1
+    broken, fine = json.loads(result.stdout)["providers"]
+    assert (broken["error"]["fault"], fine["is_fine"]) == ("provider", True)
+    assert "RuntimeError" in result.stderr
+    assert "sk-planted-secret" not in result.stdout + result.stderr
+
+
 def test_a_key_that_is_not_there_is_named_and_none_is_shown(agents: Path) -> None:
     """The variable is named; nothing that was set is printed."""
     missing = run("good", "--agents", str(agents), GOOD_KEY="")
