@@ -34,9 +34,15 @@ class Delta:
 
 class Shown:
     """What a reader has shown of a streamed turn: whatever events it is told of, each piece comes once and in order,
-    and in the end all of the answer is there."""
+    and in the end all of the answer is there.
 
-    def __init__(self) -> None:
+    One that reads on after an event (*is_resumed*) has shown what nobody here knows. Pieces that come next go on from
+    it, since events have no gap. If the answer comes first, its pieces are gone: what was shown of it is void.
+    """
+
+    def __init__(self, *, is_resumed: bool = False) -> None:
+        self._is_unknown = is_resumed
+        """How much is shown: something may be, and no event has said yet where it ends."""
         self._round, self._attempt = -1, 0
         self._begins_at, self._ends_at = 0, 0
         self._pieces: list[str] = []
@@ -72,7 +78,7 @@ class Shown:
         return (self._void(round),)
 
     def _answered(self, round: int, text: str) -> Sequence[Delta]:
-        void: Sequence[Delta] = ()
+        void: Sequence[Delta] = (self._void(round),) if self._is_unknown else ()
         if round != self._round:
             self._begin(round, 1, 0)
         elif text[self._begins_at : self._ends_at] != "".join(self._pieces):
@@ -84,6 +90,7 @@ class Shown:
         self._round, self._attempt = round, attempt
         self._begins_at = self._ends_at = at
         self._pieces = []
+        self._is_unknown = False
 
     def _said(self, text: str) -> Sequence[Delta]:
         if not text:

@@ -34,7 +34,16 @@ def results_input(results: object) -> TurnInput:
     if not isinstance(results, Mapping) or not results:
         raise InvalidInput("results", results, "must map each open call's id to its result")
     pairs = tuple((_require_text("call id", key, may_be_blank=False), results[key]) for key in results)
-    return TurnInput(results=tuple((key, _require_text(f"result of {key}", text)) for key, text in pairs))
+    return TurnInput(results=tuple((key, _require_result(key, value)) for key, value in pairs))
+
+
+def _require_result(call_id: str, value: object) -> str:
+    """A caller's result is text: unlike a message it has no place for media in the store."""
+    field = f"result of {call_id}"
+    if not isinstance(value, str):
+        rule = "must be a string: images and files go beside a message, or come from a tool that a worker runs"
+        raise InvalidInput(field, value, rule)
+    return _require_text(field, value)
 
 
 def require_timeout(value: float | None) -> float | None:

@@ -24,6 +24,8 @@ reference, request size limits), and the conversation needs room too."""
 _TYPE = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,99}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _URL = re.compile(r"https?://[!-~]+")
+_NAMED_URL = re.compile(r"(https?://)(?:[^/?#]*@)?([^?#]*)")
+"""A URL without its user, query and fragment, where keys and signatures stand."""
 
 
 class MediaKind(StrEnum):
@@ -80,8 +82,11 @@ class Media:
 
     @property
     def label(self) -> str:
-        """What it is, in the words of `sessionlib.summaries.media`: `[media: image; image/png; 12,345 bytes]`."""
-        what = f"{self.byte_count:,} bytes" if self.data else self.url
+        """What it is, in the words of `sessionlib.summaries.media`: `[media: image; image/png; 12,345 bytes]`.
+
+        A URL is named without what may be a key: labels stand in records and evidence, which others read.
+        """
+        what = f"{self.byte_count:,} bytes" if self.data else "".join(_NAMED_URL.findall(self.url)[0])
         named = f"; {self.name}" if self.name else ""
         return f"[media: {self.kind}; {self.media_type}; {what}{named}]"
 

@@ -21,6 +21,7 @@ from sessionlib.handoffs import Handoff
 from sessionlib.inputs import require_timeout
 from sessionlib.layout import Layout
 from sessionlib.media import Media
+from sessionlib.stores.checks import check_event_id
 from sessionlib.stores.contract import Busy, Event, JournalEntry, SessionView, TurnState
 from workers.blocking import ClientSession, Connection, Sessions, Turn
 from workers.keys import ENDED
@@ -212,6 +213,7 @@ class AsyncSession:
 
     async def watch(self, after: str = "", timeout_seconds: float | None = None) -> AsyncIterator[Event]:
         """As `ClientSession.watch`."""
+        check_event_id("after", after)
         waiting = Waiting(require_timeout(timeout_seconds))
         async with _News(self._connection, self.session_id, "") as news:
             while True:
@@ -258,6 +260,7 @@ class AsyncTurn:
 
     async def events(self, after: str = "") -> AsyncGenerator[Event, None]:
         """As `Turn.events`."""
+        check_event_id("after", after)
         waiting, is_news, is_over = Waiting(None), False, False
         async with _News(self._connection, self.session_id, self.turn_id) as news:
             while True:
@@ -282,7 +285,7 @@ class AsyncTurn:
 
     async def deltas(self, after: str = "") -> AsyncIterator[Delta]:
         """As `Turn.deltas`."""
-        shown = Shown()
+        shown = Shown(is_resumed=bool(after))
         async with aclosing(self.events(after)) as events:
             async for event in events:
                 for delta in shown.take(event.kind, event.data):

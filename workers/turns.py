@@ -8,6 +8,7 @@ from sessionlib.deltas import Delta, Shown
 from sessionlib.errors import AnswerTimeout, InvalidInput
 from sessionlib.events import EVENTS_PAGE, FINAL_KINDS, Reply, reply_of
 from sessionlib.inputs import require_timeout
+from sessionlib.stores.checks import check_event_id
 from sessionlib.stores.contract import Event, TurnState, TurnView
 from workers.client_parts import Connection
 from workers.keys import ENDED
@@ -61,9 +62,10 @@ class Turn:
     def events(self, after: str = "") -> Iterator[Event]:
         """What the turn reports, from the event *after* on, up to its last event.
 
-        Raises InvalidInput for a forgotten turn, and StoreUnavailable if the store is away for OUTAGE_SECONDS (30): go
-        on later from the last event's id.
+        Raises InvalidInput for a forgotten turn and for what is no event's id, and StoreUnavailable if the store is
+        away for OUTAGE_SECONDS (30): go on later from the last event's id.
         """
+        check_event_id("after", after)
         waiting, is_news, is_over = Waiting(None), False, False
         while True:
             found: Sequence[Event] = ()
@@ -88,9 +90,10 @@ class Turn:
         """The text of a turn submitted with `stream=True` as it comes, of another turn when it is answered.
 
         Follows `events`, from *after* on: what it yields since the last restart is the text in the end, but for what
-        stands before *after*. A turn that fails just ends: `answer` says why.
+        was shown up to *after*. Pieces are gone once the turn has ended: who comes back later is told that what was
+        shown is void (`is_restart`), then the whole answer. A turn that fails just ends: `answer` says why.
         """
-        shown = Shown()
+        shown = Shown(is_resumed=bool(after))
         for event in self.events(after):
             yield from shown.take(event.kind, event.data)
 

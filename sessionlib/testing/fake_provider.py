@@ -24,6 +24,7 @@ from sessionlib.testing.failures import (
     failure_named,
     held_kinds,
 )
+from sessionlib.testing.known_keys import fault_in_keys
 from sessionlib.testing.messages_api import MessagesApi
 from sessionlib.testing.observations import Observations
 from sessionlib.testing.pace import broken, making_seconds, paced
@@ -134,7 +135,8 @@ class FakeProvider:
         started = time.time()
         try:
             body = json.loads(raw.decode())
-            if fault := self._check(api.name, body) if self._check else None:
+            fault = fault_in_keys(api.name, body) or (self._check(api.name, body) if self._check else None)
+            if fault:
                 return api.error(400, fault, "invalid_request")
             asked = api.read(body)
         except Refused as refused:

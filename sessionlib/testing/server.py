@@ -8,6 +8,9 @@ POST /v1/chat/completions, /v1/messages, /v1/responses
     with a record of the evidence, if the model is "summarizer"; else with an echo. Responses are held, and go on from
     the one that previous_response_id names; GET and DELETE /v1/responses/ID show one and let go of it. What was read
     before comes from a prompt cache by each vendor's rules; DELETE /cache empties it.
+GET /v1/models, /v1/models/ID
+    Lists one model, tells of any; Anthropic's way, if there is an anthropic-version. Its window is told if the traits
+    say so.
 POST /forget
     {"handles": [ID, ...]} loses held responses, {} all of them.
 POST /recordings/SESSION
@@ -53,6 +56,7 @@ from urllib.parse import unquote
 
 from sessionlib.errors import InvalidInput
 from sessionlib.testing.fake_provider import FakeProvider, RequestCheck, Traits
+from sessionlib.testing.models_api import models_response
 from sessionlib.testing.wire import Cut, Response, WireApi
 
 MAX_BODY_BYTES = 256 * 1024 * 1024
@@ -109,7 +113,8 @@ class FakeProviderServer(FakeProvider):
     def respond(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
         """Answer any request; header names are in small letters."""
         try:
-            return self._routed(method, [unquote(part) for part in path.strip("/").split("/")], body, headers)
+            parts = path.partition("?")[0].strip("/").split("/")
+            return self._routed(method, [unquote(part) for part in parts], body, headers)
         except (InvalidInput, ValueError, TypeError, AttributeError) as exc:
             return Response.error(400, str(exc), "invalid_input")
 
@@ -127,6 +132,8 @@ class FakeProviderServer(FakeProvider):
                 return self.responses.get(handle)
             case "DELETE", ["v1", "responses", handle]:
                 return self.dispose(handle)
+            case "GET", ["v1", "models", *names]:
+                return models_response("/".join(names), self.traits, is_messages="anthropic-version" in headers)
             case "POST", ["forget"]:
                 self.responses.forget(**_loaded(body))
             case "POST", ["recordings", session]:

@@ -18,6 +18,8 @@ class Traits:
     """How the server behaves. Raises InvalidInput for nonsense."""
 
     window_tokens: int = _trait(128_000, "refuse what is larger", 1)
+    reported_window_tokens: int = _trait(0, "the window that the models endpoint reports; 0 reports none")
+    reported_window_field: str = _trait("context_length", "its name where the endpoint is not Anthropic's")
     latency_seconds: float = _trait(0.0, "how long an answer takes to begin")
     summary_latency_seconds: float = _trait(0.0, "how long a consolidation takes to begin")
     first_token_seconds: float = _trait(0.0, "how long a stream that has begun takes to say something")

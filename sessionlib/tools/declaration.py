@@ -145,10 +145,27 @@ def validation_details(error: ValidationError) -> str:
 
 
 def as_result(value: object) -> str | ToolResult:
-    """A tool's return value as the model gets it: text, or text and media. Raises InvalidInput for too large media."""
-    if isinstance(value, Media):
-        return ToolResult(media=(value,))
-    return value if isinstance(value, ToolResult) else as_text(value)
+    """A tool's return value as the model gets it: text, or text and media. Raises InvalidInput for too large media.
+
+    Media may come alone, or in a list or tuple that has nothing but media and texts; the texts become lines of one.
+    Anywhere else they are refused: as JSON their bytes would be text.
+    """
+    if isinstance(value, ToolResult):
+        return value
+    if not _holds_media(value):
+        return as_text(value)
+    items = value if isinstance(value, list | tuple) else (value,)
+    if not all(isinstance(item, Media | str) for item in items):
+        rule = "must hold images and files in a ToolResult, or in a list with nothing but texts beside them"
+        raise InvalidInput("result", type(value).__name__, rule)
+    texts = [item for item in items if isinstance(item, str)]
+    return ToolResult("\n".join(texts), tuple(item for item in items if isinstance(item, Media)))
+
+
+def _holds_media(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_media, value.values()))
+    return any(map(_holds_media, value)) if isinstance(value, list | tuple) else isinstance(value, Media | ToolResult)
 
 
 def as_text(value: object) -> str:

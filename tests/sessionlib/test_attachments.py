@@ -135,6 +135,24 @@ def test_media_are_named_as_in_texts() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("https://example.org/a/x.png", "https://example.org/a/x.png"),
+        ("https://example.org/x.png?X-Sig=secret&e=1#secret", "https://example.org/x.png"),
+        ("https://example.org/x.png#secret?secret", "https://example.org/x.png"),
+        ("https://me:secret@example.org:8080/@x.png", "https://example.org:8080/@x.png"),
+        ("http://example.org?secret@x/y", "http://example.org"),
+        ("http://[", "http://["),
+    ],
+)
+def test_a_url_is_named_without_what_may_be_a_key(url: str, named: str) -> None:
+    """A signed link is the provider's to follow, and nobody's to read in a record."""
+    media = Media(kind=MediaKind.IMAGE, media_type="image/png", url=url)
+    assert (media.url, media.label) == (url, f"[media: image; image/png; {named}]")
+    assert Entry.user("look", (media,)).readable == f"look\n{media.label}"
+
+
 def test_media_come_back_from_the_store() -> None:
     """Byte for byte; entries without any are stored as they were before there were media."""
     entry = Entry.user("look", (media_from_bytes(pdf(), "a.pdf"), media_from_url("https://example.org/x.png")))

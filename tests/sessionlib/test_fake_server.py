@@ -17,16 +17,21 @@ from typing import Any
 import httpx
 import pytest
 
+from sessionlib.agent import Agent
+from sessionlib.catalog import Catalog
 from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
 from sessionlib.errors import ProviderRejected, ProviderUnavailable, WindowOverflow
 from sessionlib.providers.chat_completions import ChatCompletions, serialised
+from sessionlib.providers.checking import check
 from sessionlib.providers.contract import CallRequest, ModelRequest, ToolDeclaration
 from sessionlib.summaries.contract import ConsolidationRequest
 from sessionlib.testing.observations import Prompt
 from sessionlib.testing.server import FakeProviderServer
 from sessionlib.testing.traits import Traits
+from sessionlib.window_facts import _REPORTED, WindowFact, WindowSource
 from tests.sessionlib.summarizing import summarizer
+from tests.sessionlib.talks import ADAPTERS
 from tests.waiting import wait_for
 
 
@@ -100,7 +105,7 @@ def test_a_consolidation_is_a_record_of_the_evidence(server: FakeProviderServer,
     material = "\n".join(f"USER: Decided that queue {n} uses limit {n * 7}." for n in range(400))
     request = ConsolidationRequest(tier=1, first_seq=1, last_seq=400, material=material, budget_tokens=9_999)
     started = time.time()
-    consolidated = summarizer(provider, model="summarizer").consolidate(request, lambda: False)
+    consolidated = summarizer(provider, model="summarizer", parameters={}).consolidate(request, lambda: False)
     assert consolidated.fault == ""
     assert "\n- USER: Decided that queue" in consolidated.text
     assert len(consolidated.text) < len(material) / 2
@@ -112,10 +117,10 @@ def test_a_consolidation_is_a_record_of_the_evidence(server: FakeProviderServer,
 
 def test_above_the_window_it_refuses(server: FakeProviderServer, provider: ChatCompletions) -> None:
     """A request above the window is refused with the limit, and counted."""
-    server.change(window_tokens=100)
+    server.change(window_tokens=1_100)
     with pytest.raises(WindowOverflow) as caught:
-        provider.complete(request_of(Entry.user("word " * 200)))
-    assert caught.value.limit_tokens == 100
+        provider.complete(request_of(Entry.user("word " * 2_000)))
+    assert caught.value.limit_tokens == 1_100
     session = server.report()["sessions"]["team/s-1"]
     assert session["refused"] == 1
     assert session["fill"] > 1
@@ -329,6 +334,49 @@ def test_nonsense_is_refused(server: FakeProviderServer, body: bytes) -> None:
     assert httpx.post(f"{server.base_url}/chat/completions", content=body).status_code == 400
 
 
+ASKED: dict[str, dict[str, Any]] = {
+    "chat/completions": {"model": "m", "messages": [USER]},
+    "messages": {"model": "m", "max_tokens": 9, "messages": [USER]},
+    "responses": {"model": "m", "input": [USER]},
+}
+
+
+@pytest.mark.parametrize("path", ASKED)
+def test_unknown_keys_are_refused(server: FakeProviderServer, path: str) -> None:
+    """By the server itself, whoever checks its requests beside it; the key is named."""
+    headers = {"anthropic-version": "2023-06-01"}
+    assert httpx.post(f"{server.base_url}/{path}", json=ASKED[path], headers=headers).status_code == 200
+    refused = httpx.post(f"{server.base_url}/{path}", json={**ASKED[path], "bogus": 1}, headers=headers)
+    assert (refused.status_code, "bogus" in refused.json()["error"]["message"]) == (400, True)
+    assert server.report()["sessions"][""]["calls"] == 1
+
+
+def test_models_report_no_window_by_default(server: FakeProviderServer, provider: ChatCompletions) -> None:
+    """As OpenAI's do not; nothing else is asked for then."""
+    assert provider.reported_window("m") is None
+
+
+@pytest.mark.parametrize("name", _REPORTED)
+def test_a_compatible_server_reports_its_window_in_its_own_way(
+    server: FakeProviderServer, provider: ChatCompletions, name: str
+) -> None:
+    """Under each of the names that are understood; of a model that is named, and of the only one that is listed."""
+    server.change(reported_window_tokens=16_000, reported_window_field=name)
+    assert [provider.reported_window(model) for model in ("m", "vendor/m 1", "")] == [16_000] * 3
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_the_smaller_window_is_found_by_asking(server: FakeProviderServer, kind: str) -> None:
+    """What an agent declares, or what its provider reports; each API's adapter asks where that is told."""
+    server.change(reported_window_tokens=16_000)
+    found = []
+    for declared_tokens in (8_000, 64_000):
+        made = Agent(name="a", model="m", window_tokens=declared_tokens)
+        catalog = Catalog({"a": made}, {"default": ADAPTERS[kind](server)})
+        found.append(check(catalog, "default", "m", declared_tokens, timeout_seconds=20).window)
+    assert found == [WindowFact(8_000, WindowSource.DECLARED), WindowFact(16_000, WindowSource.REPORTED)]
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -339,6 +387,7 @@ def test_nonsense_is_refused(server: FakeProviderServer, body: bytes) -> None:
         ("hold", {"kind": "some"}),
         ("settings", {"token_ratio": 0}),
         ("settings", {"reasoning": 1}),
+        ("settings", {"reported_window_tokens": -1}),
         ("hold", {"kind": "disposals"}),
         ("failures", {"failure": 200}),
         ("failures", {"failure": "explosion"}),
@@ -417,5 +466,6 @@ def test_it_explains_itself() -> None:
     """`--help` names every option and every request."""
     command = [sys.executable, "-m", "sessionlib.testing.server", "--help"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    for part in ("--window-tokens", "--token-ratio", "--port-file", "/recordings/SESSION", "/report", "/hold"):
+    options = ("--window-tokens", "--token-ratio", "--port-file")
+    for part in (*options, "/recordings/SESSION", "/v1/models", "/report", "/hold"):
         assert part in text

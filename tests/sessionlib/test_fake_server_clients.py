@@ -9,9 +9,11 @@ import anthropic
 import httpx
 import openai
 import pytest
+from typing_extensions import get_type_hints
 
+from sessionlib.testing.known_keys import KNOWN_KEYS
 from sessionlib.testing.server import FakeProviderServer
-from tests.sessionlib.official import fault_in
+from tests.sessionlib.official import KINDS, fault_in
 
 HISTORY_CALL = {"text": "Looking", "calls": [{"call_id": "c1", "name": "look", "arguments": '{"path": "a"}'}]}
 LONG = "Go on with it. " * 400
@@ -27,7 +29,7 @@ def running() -> Iterator[FakeProviderServer]:
 @pytest.fixture
 def server(running: FakeProviderServer) -> FakeProviderServer:
     running.observations.clear()
-    running.change(window_tokens=128_000)
+    running.change(window_tokens=128_000, reported_window_tokens=0)
     return running
 
 
@@ -268,6 +270,27 @@ def test_unknown_keys_are_refused(server: FakeProviderServer, api: str) -> None:
         for body in (whole, {**whole, "more": 1}, inside)
     ]
     assert statuses == [200, 400, 400]
+
+
+@pytest.mark.parametrize("api", KINDS)
+def test_the_servers_own_lists_of_keys_are_those_of_the_clients(api: str) -> None:
+    """Without the clients it refuses the same keys: whoever takes in a new version of one reads its types again."""
+    assert KNOWN_KEYS[api] == {name for kind in KINDS[api] for name in get_type_hints(kind)}
+
+
+def test_models_tell_of_themselves(
+    server: FakeProviderServer, openai_client: openai.OpenAI, anthropic_client: anthropic.Anthropic
+) -> None:
+    """One by one and all together; a window only where one is reported: what is no field of the client's is kept."""
+    assert openai_client.models.retrieve("m/1").model_extra == {}
+    assert anthropic_client.models.retrieve("m/1").max_input_tokens is None
+    server.change(reported_window_tokens=16_000)
+    named, listed = openai_client.models.retrieve("m/1"), list(openai_client.models.list())
+    assert (named.id, [model.id for model in listed]) == ("m/1", ["fake"])
+    assert [model.model_extra for model in (named, *listed)] == [{"context_length": 16_000}] * 2
+    told, page = anthropic_client.models.retrieve("m/1"), list(anthropic_client.models.list(limit=10))
+    assert (told.id, [model.id for model in page]) == ("m/1", ["fake"])
+    assert [model.max_input_tokens for model in (told, *page)] == [16_000] * 2
 
 
 CALL = {"type": "tool_use", "id": "c", "name": "f", "input": {}}

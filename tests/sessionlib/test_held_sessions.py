@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
+from sessionlib.archive import unpack
 from sessionlib.catalog import Catalog
+from sessionlib.entries import Entry
 from sessionlib.errors import ProviderUnavailable
 from sessionlib.inputs import open_request
-from sessionlib.providers.contract import CallRequest, ModelReply, Shape
+from sessionlib.layout import Record
+from sessionlib.providers.contract import CallRequest, ModelReply, Provider, Shape
+from sessionlib.providers.responses import Responses
 from sessionlib.providers.scripted import ScriptedProvider
 from sessionlib.running import run_disposals, run_rotation, run_turn
 from sessionlib.stores.contract import Refusal
 from sessionlib.stores.sqlite import SqliteStore
+from sessionlib.testing.server import FakeProviderServer
 from tests.sessionlib.test_run_endings import LONG, SESSION, Clock, Stage, agent
 
 WORK = ModelReply(text="", calls=(CallRequest(call_id="c", name="work", arguments="{}"),))
@@ -97,23 +103,60 @@ def test_a_forgotten_session_is_replaced_and_the_lost_one_disposed_of_harmlessly
     assert stage.store.turn(SESSION, "t2").answer.is_recovered  # type: ignore[union-attr]
 
 
-def test_a_disposal_that_fails_for_an_hour_is_tried_until_it_succeeds() -> None:
-    """It stays due, harms no turn, and history is what it would have been."""
-    provider = ScriptedProvider(shape=Shape.HELD, disposal_failures=30)
+HOUR_OF_TRIES = 30
+"""One every two minutes."""
+
+
+def an_hour(provider: Provider, *, is_disposal_failing: bool) -> Stage:
+    """A session that has rotated, and talks on for an hour while the session before it is to be let go of."""
     stage = Stage(agent(), provider)
     for number in range(3):
         stage.run(f"t{number}", LONG)
     rotate(stage)
-    for minute in range(30):
+    for number in range(HOUR_OF_TRIES):
         stage.clock.now += 120
-        with pytest.raises(ProviderUnavailable):
+        with pytest.raises(ProviderUnavailable) if is_disposal_failing else nullcontext():
             run_disposals(stage.engine, SESSION)
-        assert stage.run(f"later-{minute}", "hi") == "answered"
+        assert stage.run(f"later-{number}", f"hi {number}") == "answered"
+    return stage
+
+
+def whole_history(stage: Stage) -> tuple[tuple[Record, ...], tuple[Entry, ...]]:
+    """Records, and everything that was ever said: archive and live entries."""
+    layout = stage.store.snapshot(SESSION).layout
+    archived = (entry for chunk in stage.store.chunks(SESSION) for entry in unpack(chunk.data))
+    said = (*archived, *layout.live.entries)
+    assert len(said) == 2 * (3 + HOUR_OF_TRIES)
+    return tuple(layout.records), said
+
+
+def test_a_disposal_that_fails_for_an_hour_is_tried_until_it_succeeds() -> None:
+    """It stays due, harms no turn, and history is what it would have been."""
+    provider = ScriptedProvider(shape=Shape.HELD, disposal_failures=HOUR_OF_TRIES)
+    stage = an_hour(provider, is_disposal_failing=True)
     assert run_disposals(stage.engine, SESSION) == 1
-    assert "handle-1" not in provider.handles
-    texts = [entry.text for entry in stage.store.snapshot(SESSION).layout.live.entries]
-    assert texts[-2:] == ["hi", "Acknowledged: hi"]
+    assert provider.disposed == ("handle-1", "handle-2", "handle-3")
+    undisturbed = an_hour(ScriptedProvider(shape=Shape.HELD), is_disposal_failing=False)
+    assert whole_history(stage) == whole_history(undisturbed)
     assert run_turn(stage.engine, SESSION).status == Refusal.NOTHING
+
+
+def test_responses_that_cannot_be_deleted_for_an_hour_change_no_history() -> None:
+    """The same over HTTP: the server refuses each try, and in the end holds what an undisturbed session left there."""
+
+    def spent(failure_count: int) -> tuple[object, int]:
+        """The whole history, and how many responses the server holds in the end."""
+        with FakeProviderServer() as server:
+            server.fail(503, count=failure_count, kind="disposals")
+            provider = Responses(server.base_url)
+            stage = an_hour(provider, is_disposal_failing=bool(failure_count))
+            held_count = len(server.responses.handles)
+            assert run_disposals(stage.engine, SESSION) == (1 if failure_count else 0)
+            assert held_count - len(server.responses.handles) == (3 if failure_count else 0)
+            provider.close()
+            return whole_history(stage), len(server.responses.handles)
+
+    assert spent(HOUR_OF_TRIES) == spent(0)
 
 
 def test_a_handle_of_another_provider_is_let_go_of_there() -> None:

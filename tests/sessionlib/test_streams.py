@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from sessionlib.entries import Entry
 from sessionlib.errors import HandleForgotten, ProviderError, ProviderRejected, ProviderUnavailable, WindowOverflow
-from sessionlib.providers.anthropic import REFUSED, Anthropic
+from sessionlib.providers.anthropic import Anthropic
 from sessionlib.providers.api import ApiProvider
 from sessionlib.providers.chat_completions import ChatCompletions
 from sessionlib.providers.contract import CallRequest, ModelReply
 from sessionlib.providers.responses import Responses
+from sessionlib.providers.streams import told_apart
+from sessionlib.providers.wire_values import REFUSED
 from sessionlib.testing.answers import Answer
 from sessionlib.testing.chat_api import ChatApi
 from sessionlib.testing.messages_api import MessagesApi
@@ -112,13 +114,20 @@ class Bytes(httpx.SyncByteStream):
             yield self._body[start : start + self._size]
 
 
-def streaming(name: str, body: bytes, size: int = 1_000_000, seen: list[Any] | None = None) -> ApiProvider:
+def streaming(
+    name: str,
+    body: bytes,
+    size: int = 1_000_000,
+    seen: list[Any] | None = None,
+    content_type: str = "text/event-stream",
+) -> ApiProvider:
     """A provider whose answers are all the same stream."""
+    named = {"content-type": content_type} if content_type else {}
 
     def handler(request: httpx.Request) -> httpx.Response:
         if seen is not None:
             seen.append(json.loads(request.content))
-        return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Bytes(body, size))
+        return httpx.Response(200, headers=named, stream=Bytes(body, size))
 
     return APIS[name][0]("http://model.test", build_client=lambda: httpx.Client(transport=httpx.MockTransport(handler)))
 
@@ -158,6 +167,39 @@ def test_bytes_may_come_in_any_pieces(name: str, size: int, ending: str) -> None
     """Lines, events and characters are cut anywhere."""
     body = body_of(STREAMS[name], ending)
     assert heard(streaming(name, body, size))[0] == heard(streaming(name, body_of(STREAMS[name])))[0]
+
+
+@EACH
+@pytest.mark.parametrize("content_type", ["text/plain", "application/json", ""])
+@pytest.mark.parametrize("size", [1, 3, 1_000_000])
+@pytest.mark.parametrize("beginning", [b"", b"\n\n", b"retry: 10\n\n", b"id: 1\n"])
+def test_a_stream_is_known_by_its_first_bytes(name: str, content_type: str, size: int, beginning: bytes) -> None:
+    """Compatible servers do not always name the type."""
+    body = beginning + body_of(STREAMS[name])
+    expected = heard(streaming(name, body_of(STREAMS[name])))
+    assert heard(streaming(name, body, size, content_type=content_type)) == expected
+
+
+def test_no_more_is_read_than_tells_a_stream() -> None:
+    """Its first piece is passed on before the second is waited for."""
+    read: list[bytes] = []
+
+    def chunks() -> Iterator[bytes]:
+        for chunk in (b" \nda", b'ta: {"a"', b": 1}\n\n"):
+            read.append(chunk)
+            yield chunk
+
+    is_stream, body = told_apart(chunks())
+    assert (is_stream, len(read)) == (True, 2)
+    assert b"".join(body) == b' \ndata: {"a": 1}\n\n'
+
+
+@pytest.mark.parametrize("body", [b"", b"\n \n", b' {"data": 1}', b'"data:"', b"<html>:", b"dat", b"document:", b"[]"])
+@pytest.mark.parametrize("size", [1, 100])
+def test_what_is_no_stream_is_read_whole(body: bytes, size: int) -> None:
+    """Nothing of it is lost by looking."""
+    is_stream, whole = told_apart(iter(Bytes(body, size)))
+    assert (is_stream, b"".join(whole)) == (False, body)
 
 
 @EACH

@@ -9,10 +9,13 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
+from sessionlib.attachments import media_from_url
 from sessionlib.errors import InvalidInput
+from sessionlib.media import Media
 from sessionlib.providers.contract import CallRequest
-from sessionlib.tools.declaration import Tool, ToolContext, as_text, run_tool
+from sessionlib.tools.declaration import Tool, ToolContext, ToolResult, as_text, run_tool
 
+SHOT, PLAN = media_from_url("https://example.org/shot.png"), media_from_url("https://example.org/plan.pdf")
 CONTEXT = ToolContext(session_id="s", turn_id="t", call_id="c")
 
 
@@ -169,3 +172,44 @@ def test_functions_that_cannot_be_declared_are_refused(function: Any) -> None:
     """At definition, naming the function, not when the model first calls it."""
     with pytest.raises(InvalidInput, match=function.__name__):
         Tool.from_function(function)
+
+
+def shown(value: object) -> tuple[str, tuple[Media, ...], bool]:
+    """What the model gets of a tool that returns *value*: text, media, and whether that is an error."""
+
+    def show() -> object:
+        return value
+
+    output = run_tool({"show": Tool.from_function(show)}, CallRequest(call_id="c", name="show", arguments=""), CONTEXT)
+    return output.text, output.media, output.is_error
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "media"),
+    [
+        (SHOT, "", (SHOT,)),
+        ([SHOT, PLAN], "", (SHOT, PLAN)),
+        ((SHOT,), "", (SHOT,)),
+        (["before", SHOT, "after", PLAN], "before\nafter", (SHOT, PLAN)),
+        (ToolResult("both", (SHOT, PLAN)), "both", (SHOT, PLAN)),
+        ([], "[]", ()),
+        (["a", "b"], '["a", "b"]', ()),
+    ],
+    ids=["alone", "list", "tuple", "among texts", "tool result", "empty list", "texts only"],
+)
+def test_a_tool_shows_media(value: object, text: str, media: tuple[Media, ...]) -> None:
+    """Alone, several, or with texts; a list without any is JSON as ever."""
+    assert shown(value) == (text, media, False)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[SHOT, 1], {"shot": SHOT}, [[SHOT]], {"all": [{"shot": SHOT}]}, [ToolResult("x", (SHOT,))]],
+    ids=["beside a number", "in a mapping", "in a list of a list", "deep inside", "in a result in a list"],
+)
+def test_media_elsewhere_in_a_result_are_an_error(value: object) -> None:
+    """As JSON their bytes would be text, and fill the window."""
+    text, media, is_error = shown(value)
+    assert (media, is_error) == ((), True)
+    assert "must hold images and files in a ToolResult" in text
+    assert len(text) < 200

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import pytest
 
 from sessionlib.agent import Agent
+from sessionlib.attachments import media_from_url
 from sessionlib.catalog import load_catalog
 from sessionlib.entries import Entry
 from sessionlib.errors import CannotConverge, InputTooLarge, InvalidInput, SessionError, TurnConflict
@@ -26,6 +27,7 @@ from workers.blocking import Sessions
 from workers.settings import Settings
 
 SESSION = "s"
+SHOT = media_from_url("https://example.org/shot.png")
 AGENT = Agent(name="echo", window_tokens=8_000)
 NAN, INFINITY = float("nan"), float("inf")
 MEGABYTES = "word " * 1_000_000
@@ -151,6 +153,7 @@ BAD_SENDS = {
     "result without its call": Bad({"results": {"c1": "x"}}, "results must be for"),
     "no results": Bad({"results": {}}, "results must map", is_typed=False),
     "result that is no text": Bad({"results": {"c1": 5}}, "result of c1 must be a string", is_typed=False),
+    "result with media": Bad({"results": {"c1": [SHOT]}}, "images and files go beside a message", is_typed=False),
     "result with NUL": Bad({"results": {"c1": "a\0"}}, "result of c1 must not hold NUL"),
     "result with a lone surrogate": Bad({"results": {"c1": "\udfff"}}, "result of c1 must not hold a lone surrogate"),
     "turn id with a blank": Bad({**HELLO, "turn_id": "a b"}, "turn_id must be 1 to 128 of"),

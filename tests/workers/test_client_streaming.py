@@ -11,7 +11,7 @@ import pytest
 
 from sessionlib.agent import Agent
 from sessionlib.deltas import DELTA, Delta
-from sessionlib.errors import TurnFailed
+from sessionlib.errors import InvalidInput, TurnFailed
 from sessionlib.providers.scripted import ScriptedProvider, words
 from sessionlib.stores.contract import Event, SessionStore
 from tests.waiting import wait_for
@@ -22,6 +22,9 @@ from workers.hints import Hints
 AGENT = Agent(name="a", window_tokens=8_000, counter="characters")
 TEXT = "one two three four"
 PATIENCE_SECONDS = 30.0
+
+BACK = "(back)"
+"""What stands here for a restart."""
 
 
 class Mouth:
@@ -103,6 +106,25 @@ def test_reader_that_comes_again_goes_on_where_it_was(sessions: Sessions, mouth:
     assert len({event.id for event in (*read, *rest)}) == len(read) + len(rest)
 
 
+def test_reader_that_comes_again_after_the_end_shows_nothing_twice(sessions: Sessions, mouth: Mouth) -> None:
+    """The pieces are gone by then: what it had shown is void, and the whole answer comes."""
+    turn = submitted(sessions)
+    mouth.say()
+    last_read = list(next_until(turn.events(), "one"))[-1]
+    mouth.say_all()
+    turn.answer(PATIENCE_SECONDS)
+    assert [(delta.text, delta.is_restart) for delta in turn.deltas(last_read.id)] == [("", True), (TEXT, False)]
+    ended = list(turn.events())[-1]
+    assert list(turn.deltas(ended.id)) == []
+
+
+def test_what_is_no_events_id_is_refused(sessions: Sessions) -> None:
+    """By its name, as any other value that breaks a rule; the turn goes on."""
+    turn = submitted(sessions)
+    with pytest.raises(InvalidInput, match="after must be the id of an event; got 'zzz'"):
+        next(turn.events("zzz"))
+
+
 def next_until(events: Iterator[Event], word: str) -> Iterator[Event]:
     for event in events:
         yield event
@@ -167,7 +189,7 @@ def test_waiting_reader_looks_once_for_each_hint(workers: LocalWorkers, mouth: M
 
 
 def test_coroutines_read_the_same(workers: LocalWorkers, mouth: Mouth) -> None:
-    """Word by word, and again from the middle."""
+    """Word by word, again from the middle, and once more when the turn has ended."""
 
     async def read() -> tuple[list[str], list[str]]:
         with connected(workers) as connection:
@@ -185,9 +207,13 @@ def test_coroutines_read_the_same(workers: LocalWorkers, mouth: Mouth) -> None:
             async for delta in turn.deltas(after):
                 said.append(delta.text)
                 mouth.say()
-            late = [delta.text async for delta in session.get_turn("t").deltas()]
+            again = session.get_turn("t")
+            late = [delta.text async for delta in again.deltas()]
+            late += [delta.text or BACK async for delta in again.deltas(after)]
+            with pytest.raises(InvalidInput, match="after must be the id of an event"):
+                await anext(again.events("zzz"))
             await asyncio.to_thread(sessions._threads.close)
             return said, late
 
     said, late = asyncio.run(asyncio.wait_for(read(), PATIENCE_SECONDS))
-    assert (said, late) == (mouth.words, [TEXT])
+    assert (said, late) == (mouth.words, [TEXT, BACK, TEXT])
