@@ -286,50 +286,54 @@ def _outcome(
     view: RoundView, asked: _Asked, reply: ModelReply, results: Sequence[Entry], unknown: Sequence[CallRequest]
 ) -> RoundOutcome:
     made = (*reply.entries(view.agent.origin), *results)
-    request_tokens = asked.request.counted_tokens
-    calibration = asked.measure.calibration
-    if not view.is_resumed and request_tokens >= view.window_tokens * CALIBRATING_FRACTION:
-        calibration = calibrated(calibration, request_tokens, _believable(reply.usage, view.window_tokens))
-    window_tokens = asked.measure.window_after(_density(reply.usage, request_tokens, calibration))
-    sent_tokens = math.ceil(request_tokens * max(calibration, view.counter.error_ratio))
+    request_tokens, learned = asked.request.counted_tokens, _learned(view, asked)
+    sent_tokens = math.ceil(request_tokens * max(learned.calibration, view.counter.error_ratio))
     spent = view.spent.plus(reply.usage, sent_tokens, is_reseeded=asked.is_reseeded)
     sizes = (*view.layout.live.sizes[len(view.snapshot.layout.live) :], *view.sizes(made))
-    total_tokens = view.snapshot.layout.conversation_tokens + sum(sizes)
-    is_known = (calibration, window_tokens) == (asked.measure.calibration, asked.measure.window_tokens)
-    budgets = asked.measure.budgets if is_known else view.budgets_at(calibration, window_tokens)
-    window = judged(
+    judgement = judged(
         view.agent,
         view.snapshot.room,
-        total_tokens,
-        budgets,
+        view.snapshot.layout.conversation_tokens + sum(sizes),
+        learned.budgets,
         is_nudged=asked.is_nudged,
         is_cut=asked.measure.cut is not None,
     )
     return RoundOutcome(
         entries=(*view.pending, *made),
         sizes=sizes,
-        calibration=calibration,
-        window=LearnedWindow(tokens=window_tokens, origin=view.agent.origin)
-        if window_tokens < view.window_tokens
-        else None,
+        calibration=learned.calibration,
+        window=_learned_window(view, learned),
         trim=asked.trim,
         handle=_new_handle(view, asked, reply),
         answer=_answer(view, reply, unknown, spent) if unknown or not reply.calls else None,
-        line_tokens=window.line_tokens,
+        line_tokens=judgement.line_tokens,
         request_tokens=request_tokens,
         usage=reply.usage,
         spent=spent,
         closes_calls=view.round == 0 and bool(view.snapshot.open_calls),
         is_reseeded=asked.is_reseeded,
-        room=window.room,
-        is_reset=window.is_reset,
+        room=judgement.room,
+        is_reset=judgement.is_reset,
         is_nudged=asked.is_nudged,
     )
 
 
-def _density(usage: Usage | None, request_tokens: int, calibration: float) -> float:
-    """The provider's tokens for one of ours, as far as this answer tells."""
-    return max(calibration, usage.prompt_tokens / max(1, request_tokens) if usage else 0.0)
+def _learned(view: RoundView, asked: _Asked) -> Measure:
+    """How the provider counts, and what it holds, as far as is known after its answer."""
+    before, request_tokens, usage = asked.measure, asked.request.counted_tokens, asked.reply.usage
+    calibration = before.calibration
+    if not view.is_resumed and request_tokens >= view.window_tokens * CALIBRATING_FRACTION:
+        calibration = calibrated(calibration, request_tokens, _believable(usage, view.window_tokens))
+    window_tokens = before.window_after(calibrated(calibration, request_tokens, usage))
+    if (calibration, window_tokens) == (before.calibration, before.window_tokens):
+        return before
+    return Measure(view.budgets_at(calibration, window_tokens), calibration, window_tokens)
+
+
+def _learned_window(view: RoundView, learned: Measure) -> LearnedWindow | None:
+    if learned.window_tokens >= view.window_tokens:
+        return None
+    return LearnedWindow(tokens=learned.window_tokens, origin=view.agent.origin)
 
 
 def _believable(usage: Usage | None, window_tokens: int) -> Usage | None:
