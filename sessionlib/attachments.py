@@ -6,6 +6,7 @@ import base64
 import mimetypes
 import re
 import zlib
+from collections.abc import Iterator
 from io import BytesIO
 from urllib.parse import unquote, urlsplit
 
@@ -17,8 +18,11 @@ from sessionlib.media import IMAGE_TYPES, NAME_LIMIT_CHARACTERS, PDF, Media, Med
 
 UNKNOWN_TYPE = "application/octet-stream"
 
-INFLATED_LIMIT_BYTES = 4_000_000
-"""Of one compressed stream of a PDF, at most so much is looked at."""
+INFLATED_LIMIT_BYTES = 50_000_000
+"""Of the compressed objects of a PDF: one that has more is counted by its bytes."""
+
+INFLATED_STEP_BYTES = 1_000_000
+"""So much is inflated at once, and a damaged stream counts for so much: how far it was inflated is not known."""
 
 _SIGNATURES = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
@@ -30,9 +34,14 @@ _SIGNATURES = (
 """How the formats begin, by their specifications."""
 
 _NAMES = mimetypes.MimeTypes()  # the table of the language, not that of the machine
-_OBJECT_STREAM = re.compile(rb"/ObjStm\b[^>]*>>\s*stream\r?\n")
-_PAGE = re.compile(rb"/Type\s*/Page\b(?!s)")
-_PAGE_TREE = re.compile(rb"/Type\s*/Pages\b[^>]*?/Count\s+(\d{1,6})|/Count\s+(\d{1,6})[^>]*?/Type\s*/Pages\b")
+# What leads to nothing is passed over whole, up to the end of its dictionary: it is not tried again from its middle.
+_OBJECT_STREAM = re.compile(rb"/ObjStm\b[^>]*+(>>\s*+stream\r?\n)?")
+_STREAM_END = b"endstream"
+_PAGE = re.compile(rb"/Type\s*+/Page\b")
+_PAGE_TREE = re.compile(
+    rb"/Type\s*+/Pages\b[^>/]*+(?:/(?!Count\s++\d)[^>/]*+)*+(?:/Count\s++(\d{1,6}))?"
+    rb"|/Count\s++(\d{1,6})[^>/]*+(?:/(?!Type\s*+/Pages\b)[^>/]*+)*+(/Type\s*+/Pages\b)?"
+)
 
 
 def media_from_bytes(data: bytes, name: str = "") -> Media:
@@ -61,24 +70,66 @@ def media_from_url(url: str, media_type: str = "") -> Media:
 
     A path that tells nothing is taken for an image's, since that is what is linked most. Raises InvalidInput.
     """
-    path = unquote(urlsplit(url).path)
+    try:
+        path = unquote(urlsplit(url).path)
+    except ValueError as exc:
+        raise InvalidInput("url", url[:40], "must name a host that can be read") from exc
     media_type = media_type or _NAMES.guess_type(path)[0] or "image/jpeg"
     kind = MediaKind.IMAGE if media_type in IMAGE_TYPES else MediaKind.FILE
     return Media(kind=kind, media_type=media_type, url=url, name=_short(path.rpartition("/")[2]))
 
 
 def page_count(data: bytes) -> int:
-    """Pages of a PDF as its page tree states them, compressed or not; 0 if it does not say."""
-    parts = [data, *(_inflated(data[found.end() :]) for found in _OBJECT_STREAM.finditer(data))]
-    stated = [int(tree[1] or tree[2]) for part in parts for tree in _PAGE_TREE.finditer(part)]
-    return max([*stated, sum(len(_PAGE.findall(part)) for part in parts)])
+    """Pages of a PDF as its page tree states them, compressed or not; 0 if it does not say.
+
+    Also 0 if its compressed objects are more than INFLATED_LIMIT_BYTES. Time is linear in the length of *data*.
+    """
+    stated, counted, left_bytes = _stated_pages(data), _counted_pages(data), INFLATED_LIMIT_BYTES
+    for stream in _object_streams(data):
+        part, cost_bytes = _inflated(stream, left_bytes)
+        left_bytes -= cost_bytes
+        if left_bytes < 0:
+            return 0
+        stated, counted = max(stated, _stated_pages(part)), counted + _counted_pages(part)
+    return max(stated, counted)
 
 
-def _inflated(stream: bytes) -> bytes:
+def _stated_pages(part: bytes) -> int:
+    """The largest count that a node of a page tree states; 0 for none."""
+    trees = _PAGE_TREE.finditer(part)
+    return max((int(tree[1] or (tree[3] and tree[2]) or 0) for tree in trees), default=0)
+
+
+def _counted_pages(part: bytes) -> int:
+    return sum(1 for _ in _PAGE.finditer(part))
+
+
+def _object_streams(data: bytes) -> Iterator[bytes]:
+    """The compressed objects of a PDF (ISO 32000-2, 7.5.7), one after another; a cut file's last to the end."""
+    start = 0
+    while found := _OBJECT_STREAM.search(data, start):
+        start = found.end()
+        if found[1]:
+            end = data.find(_STREAM_END, start)
+            end = len(data) if end < 0 else end
+            yield data[start:end]
+            start = end
+
+
+def _inflated(stream: bytes, limit_bytes: int) -> tuple[bytes, int]:
+    """What a stream holds, up to the first step past *limit_bytes*, and how many bytes that counts for.
+
+    A damaged one holds nothing.
+    """
+    inflater, steps, cost_bytes = zlib.decompressobj(), [], 0
     try:
-        return zlib.decompressobj().decompress(stream, INFLATED_LIMIT_BYTES)
+        while cost_bytes <= limit_bytes and (step := inflater.decompress(stream, INFLATED_STEP_BYTES)):
+            steps.append(step)
+            cost_bytes += len(step)
+            stream = inflater.unconsumed_tail
     except zlib.error:
-        return b""
+        return b"", cost_bytes + INFLATED_STEP_BYTES
+    return b"".join(steps), cost_bytes
 
 
 def _type_of(data: bytes, name: str) -> str:

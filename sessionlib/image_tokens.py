@@ -123,8 +123,8 @@ KNOWN_RULES: Mapping[str, ImageRule] = MappingProxyType(
         "gpt-4o-mini": Tiles(2_833, 5_667),
         "gpt-4.1-mini": _MINI,
         "gpt-4.1-nano": _NANO,
-        "gpt-5": Patches(2_500, 1.2),
-        "gpt-5-": Tiles(70, 140),
+        "gpt-5": Tiles(70, 140),
+        "gpt-5.": Patches(2_500, 1.2),
         "gpt-5-mini": _MINI,
         "gpt-5-codex-mini": _MINI,
         "gpt-5-nano": _NANO,
@@ -137,9 +137,8 @@ KNOWN_RULES: Mapping[str, ImageRule] = MappingProxyType(
         "o4-mini": Patches(1_536, 1.72),
     }
 )
-"""By the beginning of a model's name; the longest that fits counts. Of a family whose members differ the dearest rule:
-`gpt-5` alone is cut into tiles, which cost less than the patches of those that followed; their 1.2 tokens a patch are
-what users measured where the guide names no figure."""
+"""By the beginning of a model's name; the longest that fits counts. Of a family whose members differ the dearest rule.
+Those that followed `gpt-5.1` see patches; their 1.2 tokens are what users measured where the guide names no figure."""
 
 UNKNOWN_RULE = Largest((Tiles(85, 170), Patches(2_500), _SHARP_CLAUDE))
 """Of a model that the table does not have. Where it costs more, the session's calibration learns it from usage."""

@@ -17,9 +17,11 @@ NAMED_COUNT = 20
 LONGEST_CHARACTERS = 200
 """What is longer is data and no name: it is not looked for."""
 
-_CODE = re.compile(r"(`+)([^`\n]+)\1")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'`<>()\[\]{}|]+")
-_LIST_NUMBER = re.compile(r"^\s*\d{1,3}[.)]\s", re.MULTILINE)
+# Each takes a whole run of backticks, letters or blanks at once, also where it finds nothing: none is tried again from
+# the middle of it. Group 2 of the first two is the value, group 1 what stands before it.
+_CODE = re.compile(r"(`++)(?:([^`\n]++)(?:\1|`++))?")
+_URL = re.compile(r"(?<![A-Za-z0-9+.-])([0-9+.-]*+)([A-Za-z][A-Za-z0-9+.-]*+://[^\s\"'`<>()\[\]{}|]++)")
+_LIST_NUMBER = re.compile(r"^[^\S\n]*+\d{1,3}[.)]\s", re.MULTILINE)
 _HEADING = re.compile(r"^#{1,6}\s.*$", re.MULTILINE)
 
 _UNSPACED = "\u3000-\u30ff\u3400-\u9fff\uac00-\ud7af\uff00-\uffef\U00020000-\U0003ffff"
@@ -67,16 +69,17 @@ def still_in(values: Iterable[str], text: str) -> tuple[str, ...]:
 def _values(text: str) -> Iterator[str]:
     """What *text* names, in order: quoted code, addresses, identifiers, paths, numbers."""
     plain = _LIST_NUMBER.sub("", _HEADING.sub("", text))
-    found = [(match.start(), match[2].strip()) for match in _CODE.finditer(plain)]
+    found = [(match.start(2), match[2].strip()) for match in _CODE.finditer(plain) if match[2]]
     plain = _CODE.sub(_blank, plain)
-    found += [(match.start(), match[0].rstrip(_AROUND)) for match in _URL.finditer(plain)]
+    found += [(match.start(2), match[2].rstrip(_AROUND)) for match in _URL.finditer(plain)]
     plain = _URL.sub(_blank, plain)
     found += _words(plain)
     yield from (value for _, value in sorted(found, key=lambda item: item[0]) if 0 < len(value) <= LONGEST_CHARACTERS)
 
 
 def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])
+    """Blanks for what is found; what stands before it stays."""
+    return match[1] + " " * (len(match[0]) - len(match[1]))
 
 
 def _words(text: str) -> Iterator[tuple[int, str]]:
@@ -105,13 +108,8 @@ class Source:
 
     def unsupported_in(self, text: str) -> tuple[str, ...]:
         """As `unsupported_values`."""
-        missing: dict[str, None] = {}
-        for value in _values(text):
-            if value not in missing and not self.holds(value):
-                missing[value] = None
-                if len(missing) == NAMED_COUNT:
-                    break
-        return tuple(missing)
+        missing = (value for value in dict.fromkeys(_values(text)) if not self.holds(value))
+        return tuple(itertools.islice(missing, NAMED_COUNT))
 
     def holds(self, value: str) -> bool:
         """Whether *value* occurs: a number by its amount, anything else as it is written, no part of a longer word."""

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import base64
+import time
+import zlib
 
 import pytest
 
-from sessionlib.attachments import media_from_bytes, media_from_url, page_count
+from sessionlib.attachments import (
+    INFLATED_LIMIT_BYTES,
+    INFLATED_STEP_BYTES,
+    media_from_bytes,
+    media_from_url,
+    page_count,
+)
 from sessionlib.codec import decode, encode
 from sessionlib.counters import counter_named
 from sessionlib.entries import Entry
@@ -65,6 +73,68 @@ def test_a_pdf_may_not_tell_its_pages(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("data", "count"),
+    [
+        (b"<< /Type /Pages /Count 3 >> << /Count 5 /Type/Pages >> << /Type /Pages /Count 2 >>", 5),
+        (b"<< /Count 4 /Count 9 /Type /Pages >>", 4),
+        (b"<< /Type /Pages /Kids [1 0 R] /Counts 7 /Count 6 /Count 8 >>", 6),
+        (b"<< /Type /Pages >> /Count 7 << /Count 8 >> /Type /Pages", 0),
+        (b"<< /Type /Pages /Type /Page >> << /Type/Page >> << /Type /PageLabel >>", 2),
+    ],
+)
+def test_a_page_tree_states_its_pages_in_one_dictionary(data: bytes, count: int) -> None:
+    """The root has the most; without any that says so, the pages themselves are counted."""
+    assert page_count(data) == count
+
+
+def object_stream(data: bytes) -> bytes:
+    """*data* as the compressed objects of a PDF."""
+    return b"<< /Type /ObjStm /Filter /FlateDecode >>\nstream\r\n" + data + b"\nendstream\n"
+
+
+PAGES = b"<< /Type /Page >>" * 6
+DAMAGED = zlib.compress(PAGES)[:-1] + b"\0"
+
+
+def test_the_pages_of_all_compressed_objects_are_counted() -> None:
+    """Also of the last where the file was cut; a damaged one has none."""
+    cut = object_stream(zlib.compress(PAGES)).removesuffix(b"endstream\n")
+    parts = (pdf(2), object_stream(zlib.compress(PAGES)), object_stream(DAMAGED), b"<< /Type /Page >>", cut)
+    assert page_count(b"".join(parts)) == 13
+
+
+@pytest.mark.parametrize(
+    ("stream", "most"),
+    [
+        (zlib.compress(bytes(10_000_000)), INFLATED_LIMIT_BYTES // 10_000_000),
+        (zlib.compress(bytes(INFLATED_LIMIT_BYTES)), 1),
+        (DAMAGED, INFLATED_LIMIT_BYTES // INFLATED_STEP_BYTES),
+    ],
+    ids=["many", "one", "damaged"],
+)
+def test_a_pdf_that_inflates_to_too_much_does_not_tell_its_pages(stream: bytes, most: int) -> None:
+    """It is counted by its bytes: pages may be among what is not looked at."""
+    assert page_count(pdf(7) + object_stream(stream) * most) == 7
+    assert page_count(pdf(7) + object_stream(stream) * (most + 1)) == 0
+
+
+ENDLESS = [
+    *(b"/Type/Pages ", b"/Type/Page ", b"/Count 1 ", b">/Count 1", b"/Type/Pages/Count 1", b"/Type", b"/Type ", b"/"),
+    *(b"/ObjStm ", b"/ObjStm>", b"/ObjStm>>", b"/ObjStm>>stream\n", b"/Count ", b" ", b">", b"/Type/Pages /"),
+    *(object_stream(b"x"), object_stream(zlib.compress(b"a")), object_stream(zlib.compress(bytes(5_000_000)))),
+]
+
+
+@pytest.mark.parametrize("unit", ENDLESS)
+def test_pages_are_counted_in_time_as_the_file_is_long(unit: bytes) -> None:
+    """Nothing in a caller's file is tried again and again, and no more than so much inflated."""
+    data = unit * (1_000_000 // len(unit))
+    begun = time.process_time()
+    page_count(data)
+    assert time.process_time() - begun < 2
+
+
+@pytest.mark.parametrize(
     ("url", "media_type", "kind", "name"),
     [
         ("https://example.org/a/map.png?size=2", "image/png", MediaKind.IMAGE, "map.png"),
@@ -76,6 +146,14 @@ def test_a_url_tells_its_type(url: str, media_type: str, kind: MediaKind, name: 
     """By its path."""
     media = media_from_url(url)
     assert (media.url, media.media_type, media.kind, media.name) == (url, media_type, kind, name)
+
+
+@pytest.mark.parametrize("url", ["http://[", "http://[::1", "https://a]/b.png", "https://\u2100.example/b.png"])
+def test_a_url_without_a_readable_host_is_refused(url: str) -> None:
+    """By its field and rule, as any other value."""
+    with pytest.raises(InvalidInput) as caught:
+        media_from_url(url)
+    assert (caught.value.field, caught.value.rule) == ("url", "must name a host that can be read")
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_area(width: int, height: int, tokens: int) -> None:
         ("gpt-4o-2024-08-06", Tiles(85, 170)),
         ("openai/gpt-4o-mini", Tiles(2_833, 5_667)),
         ("gpt-4.1", Tiles(85, 170)),
-        ("gpt-5", Patches(2_500, 1.2)),
+        ("gpt-5", Tiles(70, 140)),
         ("gpt-5-2025-08-07", Tiles(70, 140)),
         ("gpt-5.2", Patches(2_500, 1.2)),
         ("gpt-5-mini-2025-08-07", Patches(1_536, 1.62)),

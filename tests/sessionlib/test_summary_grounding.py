@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,9 @@ def test_what_the_source_says_is_supported(text: str) -> None:
         ("gpt-4o, UTF-8, sha512", ("gpt-4o", "UTF-8", "sha512")),
         ("FooBaz then 7 then FooBaz, 7", ("FooBaz", "7")),
         ("7 then `x_y` then http://a.b/c then 9", ("7", "x_y", "http://a.b/c", "9")),
+        ("```x y`` then `a b```c d``` then ``e f\n`", ("x y", "a b", "c d")),
+        ("12http://a.b/c and +z://d", ("12", "http://a.b/c", "z://d")),
+        ("\n \n 1. 6\n\n2)\n3.\n  9. 7\n88.", ("6", "7", "88")),
     ],
 )
 def test_what_the_source_does_not_say_is_named(text: str, values: tuple[str, ...]) -> None:
@@ -108,3 +112,26 @@ def test_parts_of_real_transcripts_are_supported_by_the_whole(name: str, data_di
     text = (data_dir / name).read_text(encoding="utf-8")[:300_000]
     lines = text.replace("\\n", "\n").split("\n")
     assert unsupported_values("\n".join(lines[::7]), text.replace("\\n", "\n")) == ()
+
+
+ENDLESS = [
+    *("`", "`a", "``a", "`\n", "a`", "\n", " ", "\n ", "\n\t", "1.\n", "\n1", "a", "1a", "+a.-", "a:", "a://", "a://)"),
+    *("1", "1.", "111,", "1 111 ", "/", "a/", "a@", "_", "a_", "-", "#", "#\n", "漢1", "aB ", "x_1 ", "K-7 ", "7 "),
+]
+
+
+@pytest.mark.parametrize("unit", ENDLESS)
+@pytest.mark.parametrize("is_source", [False, True], ids=["of nothing", "of itself"])
+def test_values_take_time_as_their_text_is_long(unit: str, *, is_source: bool) -> None:
+    """Nothing in a summarizer's answer is tried again and again, and no value looked for twice."""
+    text = unit * (100_000 // len(unit))
+    begun = time.process_time()
+    unsupported_values(text, text if is_source else "")
+    assert time.process_time() - begun < 2
+
+
+def test_a_value_is_looked_for_once() -> None:
+    """However often a text repeats it: here the source has it last, after much that only looks like it."""
+    begun = time.process_time()
+    assert unsupported_values("aB " * 1_000, "aB" * 20_000 + " aB") == ()
+    assert time.process_time() - begun < 2
