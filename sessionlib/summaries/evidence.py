@@ -27,7 +27,8 @@ MARKER_CHARACTERS = 16
 """Hexadecimal digits of a fence marker (spec/tiers A17)."""
 
 _MARKER = re.compile(rf"[0-9a-f]{{{MARKER_CHARACTERS}}}")
-_JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+# A string, or what is left of one whose end was replaced as a secret: it is not tried again from within.
+_JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)("?)', re.DOTALL)
 # A character of a JSON string as it is written: a surrogate pair, another escape, or itself (RFC 8259, 7).
 _JSON_CHARACTER = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.DOTALL
@@ -230,7 +231,7 @@ def _with_short_strings(arguments: str, cap: int) -> tuple[str, int]:
         characters = _JSON_CHARACTER.findall(string[1])
         omitted = max(0, len(characters) - cap)
         omitted_characters += omitted
-        return f'"{"".join(characters[:cap])}{_omission(omitted)}"'
+        return f'"{"".join(characters[:cap])}{_omission(omitted)}{string[2]}'
 
     return _JSON_STRING.sub(shortened, arguments), omitted_characters
 

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionlib.policies.ageing import newest_text
+from sessionlib.layout import Layout, Record, RecordKind, framing_tokens, make_record, seeded_record
+from sessionlib.policies.ageing import cut_record, newest_text
+from sessionlib.policies.contract import RotationPlan
+from sessionlib.policies.log_merge import LogMerge
 from sessionlib.summaries.grounding import unsupported_values
-from tests.sessionlib.rotating import CHARACTERS
+from tests.sessionlib.rotating import CHARACTERS, budgets_of, planned
 
 VALUES = (
     "/srv/app/releases/2026-11-30T07:15/current.tar.gz",
@@ -70,3 +73,40 @@ def test_the_newest_text_begins_between_values(text: str, budget_tokens: int, ke
 def test_nothing_is_kept_where_no_character_fits() -> None:
     """A caller is told so by a blank text."""
     assert newest_text("anything", 0, CHARACTERS) == ""
+
+
+def plan(*, show_span: bool = False) -> RotationPlan:
+    return planned(Layout(), budgets_of(LogMerge(), 8_000), show_span=show_span)
+
+
+def record_of(text: str, *, kind: RecordKind = RecordKind.SUMMARY, tier: int = 3) -> Record:
+    return make_record(CHARACTERS, text, 1_000, 2_000, show_span=False, kind=kind, tier=tier)
+
+
+@given(
+    text_tokens=st.integers(5, 200),
+    seeded_tokens=st.integers(60, 200),
+    show_span=st.booleans(),
+    kind=st.sampled_from(RecordKind),
+    tier=st.sampled_from((1, 12)),
+)
+def test_a_cut_record_fits_as_it_is_seeded(
+    text_tokens: int, seeded_tokens: int, show_span: bool, kind: RecordKind, tier: int
+) -> None:
+    """Its label, of its kind and tier, and its span included; of the rest as much is kept as fits, but for rounding."""
+    record = record_of(" ".join("abcdefghij" * 40), kind=kind, tier=tier)
+    cut = cut_record(record, text_tokens, seeded_tokens, plan(show_span=show_span))
+    assert cut is not None
+    assert record.text.endswith(cut.text)
+    assert cut.tokens == CHARACTERS.entry(seeded_record(cut, show_span=show_span))
+    cut_text_tokens = CHARACTERS.text(cut.text)
+    assert (cut_text_tokens <= text_tokens, cut.tokens <= seeded_tokens) == (True, True)
+    assert cut_text_tokens >= text_tokens - 1 or cut.tokens >= seeded_tokens - 2
+    assert (cut.kind, cut.tier, cut.first_seq, cut.last_seq) == (kind, tier, 1_000, 2_000)
+
+
+def test_a_record_of_which_nothing_fits_is_none() -> None:
+    """Its label alone takes all that there is; or no text was allowed."""
+    record = record_of("some of what was said")
+    assert cut_record(record, 50, framing_tokens(CHARACTERS, show_span=False), plan()) is None
+    assert cut_record(record, 0, 1_000, plan()) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from itertools import chain, repeat
 from typing import Any
@@ -251,6 +252,18 @@ def test_secrets_of_records_are_counted_with_those_of_entries() -> None:
     """One figure for the whole source."""
     evidence = project([Entry.user(TOKEN)], records=[record(TOKEN), record(TOKEN)])
     assert evidence.redaction_count == 3
+
+
+def test_arguments_that_a_secret_leaves_without_an_end_are_cut() -> None:
+    """A password in a tag may take the last quote along. The quotes before it are each looked at once."""
+    text = json.dumps({"a": '"' * 50_000 + "<password>hunter2x"})
+    begun = time.process_time()
+    evidence = project([Entry.tool_call("c", text, "f")], result_cap=100)
+    assert time.process_time() - begun < 2
+    omitted = 49_900 + len("<password>[redacted: password]")
+    kept = r"\"" * 100
+    assert [item.text for item in evidence.items] == [f'f({{"a": "{kept}[… {omitted:,} characters left out])']
+    assert (evidence.redaction_count, evidence.omitted_characters) == (1, omitted)
 
 
 @pytest.mark.parametrize("cap", [3, 100, 110, 139])

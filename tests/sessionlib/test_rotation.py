@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from sessionlib.entries import Entry, EntryKind, open_call_ids, render
 from sessionlib.errors import Cancelled, InvalidInput, ProviderRejected, ProviderUnavailable
-from sessionlib.layout import Layout, Method, make_record
+from sessionlib.layout import Layout, Method, make_record, seeded_record
+from sessionlib.ledger_record import ledger_tokens, without_ledger
 from sessionlib.policies.contract import Policy, Saturation, SaturationReason
 from sessionlib.policies.log_merge import LogMerge
 from sessionlib.policies.tiers import Tiers
 from sessionlib.rotation import plan_for, rotate
 from sessionlib.rotation_outcome import RotationOutcome
+from sessionlib.summaries.chunks import Shown
 from sessionlib.summaries.contract import Consolidated, ConsolidationRequest
 from tests.sessionlib.rotating import (
     CHARACTERS,
@@ -35,6 +37,7 @@ from tests.sessionlib.rotating import (
     message,
     never,
     planned,
+    room,
     transcript,
     words,
     wordy,
@@ -164,11 +167,16 @@ def test_a18_49_a_blank_summarizer_loses_nothing_from_view() -> None:
         assert (outcome.layout.records[0].first_seq, outcome.layout.records[-1].last_seq) == (1, outcome.dropped_count)
 
 
-@pytest.mark.parametrize("window_tokens", [6_960, 7_367, 7_404, 7_441, 8_884])
+@pytest.mark.parametrize("window_tokens", [4_259, 5_073, 6_109, 7_108, 8_588])
 def test_an_answer_of_exactly_what_is_allowed_is_accepted(window_tokens: int) -> None:
-    """Windows at which budget and source, divided and multiplied again, give less than the budget."""
-    outcome = rotated(messages(160, tokens=60), filling, POLICY, window_tokens)
-    assert set(outcome.methods) == {Method.NORMAL}
+    """Merges that fill their budget; of windows at which budget and source, divided and multiplied again, give less."""
+    conversation = Conversation(POLICY, budgets_of(POLICY, window_tokens), filling)
+    number = 0
+    while not any(record.tier > 1 for record in conversation.layout.records):
+        number += 1
+        assert number < 400
+        conversation.say([message(60, f"m{number}")])
+    assert {method for outcome in conversation.outcomes for method in outcome.methods} == {Method.NORMAL}
 
 
 def test_an_extract_of_a_merge_is_half_of_its_source() -> None:
@@ -262,12 +270,52 @@ def test_a_previous_record_above_the_window_is_shown_as_material() -> None:
     assert first.layout.records[0].text in "".join(request.material for request in shown)
 
 
+def test_a_record_of_half_of_what_is_shown_stays_beside_the_material() -> None:
+    """It leaves the other half to it. One token less, and it is shown as material."""
+    wide = Tiers(tier_tokens=(100, 100, 40, 30), convergence_ratio=1.0)
+    budgets = budgets_of(wide, 600)
+    first = Driven(lambda request: words(80)).rotate(planned(messages(15), budgets), wide)
+    record_text = first.layout.records[0].text
+    grown = appended(first.layout, messages(10).live.entries)
+
+    def first_shown(shown_tokens: int) -> ConsolidationRequest:
+        driven = Driven(keeping(0.3))
+        driven.rotate(planned(grown, budgets), wide, summarizer_window_tokens=2 * shown_tokens)
+        return next(iter(driven.effects.values())).request
+
+    half_tokens = Shown(CHARACTERS).text(record_text)
+    assert first_shown(2 * half_tokens).previous_record == record_text
+    assert first_shown(2 * half_tokens - 1).previous_record == ""
+
+
+@pytest.mark.parametrize(("said", "is_noted"), [(Entry.user, False), (Entry.assistant, True)])
+def test_a_ledger_is_begun_when_there_is_something_to_note(said: Callable[[str], Entry], is_noted: bool) -> None:
+    """Of what users say it notes nothing. It is counted as it is seeded, its span included."""
+    share_tokens = ledger_tokens(CHARACTERS, show_span=True)
+    budgets = POLICY.budgets(room(8_000), CHARACTERS, show_span=True, ledger_tokens=share_tokens)
+    layout = Layout(live=transcript(said(words(100, f"m{at}")) for at in range(60)))
+    outcome = Driven(keeping(0.1)).rotate(planned(layout, budgets, show_span=True), POLICY)
+    _, ledger = without_ledger(outcome.layout)
+    assert not outcome.is_noop
+    assert (ledger is not None) == is_noted
+    if ledger:
+        assert ledger.tokens == CHARACTERS.entry(seeded_record(ledger, show_span=True))
+
+
 def test_names_of_steps_are_unique_within_a_rotation() -> None:
     """Two requests for one span, of different tiers or tries, differ in their attempt number."""
     records = rotated(messages(10), filling).layout
     driven = Driven(wordy)
     driven.rotate(planned(appended(records, messages(10).live.entries), BUDGETS), SMALL)
     assert list(driven.effects) == ["consolidation:1-15:0", "consolidation:1-15:1"]
+
+
+def test_tries_are_counted_for_each_span_alone() -> None:
+    """A step's name tells nothing of what was asked for another span before it."""
+    driven = Driven(cascading)
+    driven.rotate(planned(with_a_record(), BUDGETS), SMALL)
+    names = [f"consolidation:{span}" for span in ("1-15:0", "1-5:0", "1-5:1", "6-15:0")]
+    assert list(driven.effects) == names
 
 
 @given(name=st.sampled_from(sorted(CHARACTERS_OF_SUMMARIZERS)), kept_count=st.integers(0, 20))
@@ -318,6 +366,16 @@ def test_an_echo_in_chunks_is_reported_for_the_whole() -> None:
     )
     assert [s.reason for s in outcome.saturations] == [SaturationReason.NO_REDUNDANCY]
     assert outcome.methods == (Method.EXTRACTIVE,)
+
+
+def test_an_echo_of_a_record_and_what_follows_it_is_reported_for_both() -> None:
+    """The record that was there before is source as well: the first answer is not less it."""
+    outcome = Driven(lambda request: request.previous_record + request.material).rotate(
+        planned(with_a_record(), BUDGETS), SMALL
+    )
+    (saturation,) = outcome.saturations
+    assert saturation.reason is SaturationReason.NO_REDUNDANCY
+    assert saturation.output_tokens == saturation.input_tokens
 
 
 def test_folding_chunks_is_no_saturation_in_itself() -> None:

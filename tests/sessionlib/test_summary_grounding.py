@@ -72,7 +72,7 @@ def test_what_the_source_says_is_supported(text: str) -> None:
         ("gpt-4o, UTF-8, sha512", ("gpt-4o", "UTF-8", "sha512")),
         ("FooBaz then 7 then FooBaz, 7", ("FooBaz", "7")),
         ("7 then `x_y` then http://a.b/c then 9", ("7", "x_y", "http://a.b/c", "9")),
-        ("```x y`` then `a b```c d``` then ``e f\n`", ("x y", "a b", "c d")),
+        ("```x y`` then `a b` and `c d``e f`` ``g h\n`", ("x y", "a b", "c d", "e f")),
         ("17http://a.b/c and +z://d", ("17", "http://a.b/c", "z://d")),
         ("\n \n 1. 6\n\n2)\n3.\n  9. 7\n87.", ("6", "7", "87")),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -35,7 +36,8 @@ from sessionlib.policies.work_room_texts import (
 )
 from sessionlib.rooms import judged
 from sessionlib.rotation import plan_for
-from sessionlib.stores.contract import THREAD_HINT, Nudge, Room
+from sessionlib.stores.contract import THREAD_HINT, Limits, Nudge, Room
+from sessionlib.window import TRIM_FRACTION
 from sessionlib.window import Room as Window
 from tests.sessionlib.rotating import CHARACTERS, Driven, budgets_of, keeping, message, planned, transcript
 from tests.sessionlib.spec_estimate import SpecCounter, estimate
@@ -220,6 +222,44 @@ def test_b2_bands_are_a_fifth_and_a_tenth(work: int, reminder_at: int, buffer: i
     assert (bands.reminder_tokens, bands.buffer_tokens) == (reminder_at, buffer)
 
 
+def test_b2_bands_that_were_asked_for_are_taken() -> None:
+    """Whatever share of the work room they are; of a policy as of bands alone."""
+    asked = SMALL.model_copy(update={"reminder_tokens": 33, "buffer_tokens": 7})
+    window = Window(window_tokens=1_000, fixed_tokens=0, output_reserve_tokens=0)
+    for bands in (Bands.of(BASE, 100, 33, 7), asked.budgets(window, SPEC, show_span=False).bands):
+        assert bands is not None
+        assert (bands.work_tokens, bands.reminder_tokens, bands.buffer_tokens) == (100, 33, 7)
+
+
+def test_b2_the_base_is_no_work() -> None:
+    """A conversation up to the base used nothing; one past the work room left nothing."""
+    bands = Bands.of(50, 100)
+    assert [bands.used_tokens(total) for total in (0, 50, 51, 160)] == [0, 0, 1, 110]
+    assert [bands.remaining_tokens(total) for total in (0, 50, 51, 150, 160)] == [100, 100, 99, 0, 0]
+
+
+@given(
+    base=st.integers(0, 10_000),
+    asked=st.tuples(*[st.integers(1, 10_000)] * 3),
+    room_tokens=st.integers(2, 10_000),
+)
+def test_bands_of_a_smaller_window_keep_their_shares(base: int, asked: tuple[int, int, int], room_tokens: int) -> None:
+    """To the token that rounding takes; base and hard limit are exact."""
+    whole = Bands.of(base, *asked)
+    bands = whole.within(base + room_tokens)
+    assert (bands.base_tokens, bands.reset_tokens) == (base, base + room_tokens)
+    share = room_tokens / (whole.work_tokens + whole.buffer_tokens)
+    assert abs(bands.work_tokens - whole.work_tokens * share) <= 1
+    assert abs(bands.reminder_tokens - whole.reminder_tokens * share) <= 1
+
+
+@pytest.mark.parametrize("limit_tokens", [0, 50, 51, 52])
+def test_bands_of_a_window_without_room_are_of_one_token(limit_tokens: int) -> None:
+    """None is nothing, or a fresh window would be replaced at once."""
+    bands = Bands.of(50, 100).within(limit_tokens)
+    assert (bands.work_tokens, bands.reminder_tokens, bands.buffer_tokens) == (1, 1, 1)
+
+
 def figures(work: int | None, prompt: str = "", window_tokens: int = 256_000) -> Bands:
     """The bands of an agent with that system prompt, by the spec's estimate."""
     window = Window(window_tokens=window_tokens, fixed_tokens=estimate(prompt), output_reserve_tokens=0)
@@ -265,6 +305,66 @@ def result_cap(work: int, least: int = 4_096) -> int:
 def test_b4_result_caps(work: int, cap: int) -> None:
     """A third of the work room, at least 512."""
     assert result_cap(work, least=1) == cap
+
+
+def test_a_window_has_no_tail_and_one_opening() -> None:
+    """What it begins with is bounded by the barest opening, the longest hint and the most of a user's message."""
+    window = Window(window_tokens=64_000, fixed_tokens=700, output_reserve_tokens=300)
+    policy = WorkRoom(trail_tokens=1_000)
+    budgets = policy.budgets(window, SPEC, show_span=False)
+    base_tokens = policy.opening_tokens(SPEC, show_span=False)
+    assert (budgets.tail_tokens, budgets.stretched_tail_tokens, budgets.ledger_tokens) == (0, 0, 0)
+    assert budgets.record_tokens == base_tokens + Limits().hint_bytes + 1_000
+    assert (budgets.window_tokens, budgets.fixed_tokens) == (64_000, 700)
+    assert budgets.limit_tokens == window.limit_tokens
+    assert budgets.trim_tokens == math.floor(window.limit_tokens * TRIM_FRACTION)
+
+
+def test_a_ledger_is_part_of_what_every_window_begins_with() -> None:
+    """Nothing of its share counts as work, nor as the opening's."""
+    window = Window(window_tokens=64_000, fixed_tokens=0, output_reserve_tokens=0)
+    without = SMALL.budgets(window, SPEC, show_span=False)
+    budgets = SMALL.budgets(window, SPEC, show_span=False, ledger_tokens=90)
+    assert without.bands is not None
+    assert budgets.bands == replace(without.bands, base_tokens=BASE + 90)
+    assert (budgets.ledger_tokens, budgets.record_tokens) == (90, without.record_tokens)
+
+
+def test_the_floor_grows_with_all_that_every_request_carries() -> None:
+    """Twice instructions, opening and ledger: what a clamp tells is what the bands have."""
+    window = Window(window_tokens=64_000, fixed_tokens=3_000, output_reserve_tokens=0)
+    policy = WorkRoom(work_budget_tokens=5_000)
+    base_tokens = policy.opening_tokens(SPEC, show_span=False) + 90
+    clamp = policy.clamp(window, SPEC, show_span=False, ledger_tokens=90)
+    bands = policy.budgets(window, SPEC, show_span=False, ledger_tokens=90).bands
+    assert bands is not None
+    assert clamp is not None
+    assert (clamp.asked_tokens, clamp.given_tokens) == (5_000, 2 * (3_000 + base_tokens))
+    assert bands.work_tokens == clamp.given_tokens
+
+
+def test_a_work_room_is_what_a_buffer_that_was_asked_for_leaves() -> None:
+    """Base, work room and buffer are the whole limit."""
+    window = Window(window_tokens=32_000, fixed_tokens=500, output_reserve_tokens=500)
+    bands = WorkRoom(buffer_tokens=700).budgets(window, SPEC, show_span=True).bands
+    assert bands is not None
+    assert (bands.buffer_tokens, bands.reset_tokens) == (700, window.limit_tokens)
+
+
+@pytest.mark.parametrize("asked", [{"work_budget_tokens": 100_000}, {}])
+def test_the_smallest_window_that_a_refusal_names_is_the_smallest(asked: dict[str, int]) -> None:
+    """With the buffer that was asked for and beside what is always sent, which the error tells."""
+    policy = WorkRoom(buffer_tokens=20_000, **asked)
+    window = Window(window_tokens=16_000, fixed_tokens=900, output_reserve_tokens=800)
+    with pytest.raises(CannotConverge) as refused:
+        policy.budgets(window, SPEC, show_span=False)
+    told = str(refused.value)
+    assert "a buffer of 20000" in told
+    assert f"beside 900 that are always sent a request may have {window.limit_tokens}" in told
+    smallest_tokens = refused.value.minimum_tokens
+    assert policy.budgets(replace(window, window_tokens=smallest_tokens), SPEC, show_span=False).bands is not None
+    with pytest.raises(CannotConverge):
+        policy.budgets(replace(window, window_tokens=smallest_tokens - 1), SPEC, show_span=False)
 
 
 @pytest.mark.parametrize("window_tokens", [8_000, 32_000, 200_000, 262_144])
@@ -409,6 +509,17 @@ def test_a_request_that_was_cut_asks_for_a_rotation_but_for_no_reset(
     assert not cut.is_reset
 
 
+@pytest.mark.parametrize("room", [Room(is_braked=True), Room()], ids=["braked", "untold"])
+def test_a_window_past_its_limit_that_stays_asks_for_no_rotation(room: Room) -> None:
+    """The store would request one from the line on: the line is above what is there."""
+    agent = Agent(name="a", window_tokens=16_000, counter="characters", policy=WorkRoom())
+    budgets = agent.budgets(CHARACTERS)
+    total_tokens = budgets.line_tokens + 500
+    judgement = judged(agent, room, total_tokens, budgets)
+    assert not judgement.is_reset
+    assert judgement.line_tokens > total_tokens
+
+
 @pytest.mark.parametrize(
     ("note", "hint"),
     [
@@ -479,6 +590,40 @@ def test_b8_8_a_message_that_would_fill_the_window_is_cut() -> None:
     )
     assert parts(layout) == ["info", "trail", "seed"]
     assert layout.conversation_tokens < budgets.line_tokens
+
+
+def test_as_much_of_a_long_message_is_shown_as_half_of_the_room_holds() -> None:
+    """The other half is for the work on it: 55 of 110."""
+    (record,) = reset(opening(trail="word " * 2_000)).records
+    shown = record.text.split(" ---\n")[1].split("…")[0]
+    assert ("word " * 2_000).startswith(shown)
+    assert CHARACTERS.text(shown) == 55
+
+
+def test_what_fits_beside_the_opening_is_shown_to_the_last_token() -> None:
+    """A hint and a whole message are left out where the window would be at its limit, and not one token before."""
+    line_tokens = budgets_of(SMALL, 1_000).line_tokens
+    given = opening(trail="Fix it, and tell me what it was.", hint="at the valve")
+    tokens = reset(given).conversation_tokens
+    bare_tokens = reset(replace(given, hint="")).conversation_tokens
+
+    def beside(carried_tokens: int) -> list[str]:
+        return parts(reset(replace(given, carried=Carried(3, Entry.user("Go."), carried_tokens))))
+
+    assert beside(line_tokens - tokens - 1) == ["info", "hint", "trail", "seed"]
+    assert beside(line_tokens - tokens) == ["info", "trail", "seed"]
+    assert beside(line_tokens - bare_tokens - 1) == ["info", "trail", "seed"]
+    assert beside(line_tokens - BASE) == ["info", "seed"]
+    assert reset(given).conversation_tokens == tokens
+
+
+def test_an_opening_says_how_much_it_stands_for() -> None:
+    """All that was in the window before, its own opening included."""
+    first = reset(opening())
+    assert first.records[0].source_tokens == 30 * 40
+    grown = first.with_live(first.live.append([message(400)] * 3, [400] * 3))
+    again = Driven(keeping(0.1)).rotate(planned(grown, budgets_of(SMALL, 1_000)), SMALL).layout
+    assert again.records[0].source_tokens == first.record_tokens + 1_200
 
 
 def test_a_carried_input_stands_beside_the_opening() -> None:
