@@ -9,8 +9,9 @@ from itertools import pairwise
 from sessionlib.archive import unpack
 from sessionlib.codec import encode_entries
 from sessionlib.entries import Entry
-from sessionlib.stores.contract import SessionStore, TurnState
+from sessionlib.stores.contract import Chunk, SessionStore, TurnState
 from sessionlib.testing.answers import ECHO_CHARACTERS
+from sessionlib.transcript import Transcript
 from tests.crash.cluster import LEASE_SECONDS, Cluster, Kill
 
 CLOCK_SECONDS = 0.002
@@ -45,13 +46,23 @@ class Kills:
 def history(store: SessionStore, session_id: str) -> tuple[Entry, ...]:
     """All that was ever recorded: the archive, then the live entries. Fails if a sequence number is missing."""
     entries: list[Entry] = []
-    for chunk in store.chunks(session_id):
+    chunks, live = _at_one_epoch(store, session_id)
+    for chunk in chunks:
         assert chunk.first_seq == len(entries) + 1, f"{session_id}: the archive jumps to {chunk.first_seq}"
         entries.extend(unpack(chunk.data))
         assert chunk.last_seq == len(entries), f"{session_id}: a chunk ends at {len(entries)}, not {chunk.last_seq}"
-    live = store.snapshot(session_id).layout.live
-    assert live.first_seq == len(entries) + 1, f"{session_id}: live entries begin at {live.first_seq}"
+    gap = f"{session_id}: the archive ends at {len(entries)}, live entries begin at {live.first_seq}"
+    assert live.first_seq == len(entries) + 1, gap
     return (*entries, *live.entries)
+
+
+def _at_one_epoch(store: SessionStore, session_id: str) -> tuple[Sequence[Chunk], Transcript]:
+    """Archive and live entries as they were together: a rotation may be adopted between the two reads."""
+    while True:
+        epoch = store.view(session_id).epoch
+        chunks, snapshot = store.chunks(session_id), store.snapshot(session_id)
+        if snapshot.epoch == epoch:
+            return chunks, snapshot.layout.live
 
 
 def require_history(store: SessionStore, session_id: str, expected: Iterable[Entry], kills: Kills) -> None:
