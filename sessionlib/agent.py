@@ -215,9 +215,9 @@ class Agent(Frozen):
         """Whether a ledger that an earlier version left goes on: it does unless that is ruled out."""
         return self.ledger is not False
 
-    @property
+    @cached_property
     def told_policy(self) -> LogMerge | Tiers | Slots | WorkRoom:
-        """Its policy, whose default texts name only the tools that it has."""
+        """Its policy, whose default texts name only the tools that it has. Made once: every round asks."""
         if not isinstance(self.policy, WorkRoom):
             return self.policy
         return self.policy.told(has_notes=self.has_notes, has_history=self.history_tool)
