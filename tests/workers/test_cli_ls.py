@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from sessionlib.stores.contract import Room
+from sessionlib.window_facts import LearnedWindow
 from tests.contract.arena import Arena
 from tests.workers.commands import Desk
 
@@ -90,3 +91,16 @@ def test_that_none_is_braked_is_said(desk: Desk) -> None:
 def test_help_teaches_it(desk: Desk, command: str, taught: str) -> None:
     """Whoever reads one command's help finds the other."""
     assert taught in " ".join(desk.run(command, "--help").stdout.split())
+
+
+@pytest.mark.parametrize("command", [("ls",), ("open", "a", "--agent", "echo"), ("show", "a")])
+def test_figures_are_those_of_the_window_that_the_provider_has(desk: Desk, command: tuple[str, ...]) -> None:
+    """It named 4,000 tokens when it refused a request; the agent declares twice as much."""
+    opened(desk, "a")
+    origin = desk.sessions.get("a").agent.origin
+    arena = Arena(desk.store, lambda _: None, time.time)
+    arena.submit("t", session_id="a")
+    arena.finish(arena.begin(session_id="a"), window=LearnedWindow(tokens=4_000, origin=origin))
+    told = desk.json(*command)
+    figures = told["sessions"][0] if "sessions" in told else told
+    assert figures["window"]["window_tokens"] == 4_000

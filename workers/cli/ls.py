@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sessionlib.errors import InvalidInput, SessionError, StoreCorrupt, UnknownSession
+from sessionlib.window_facts import learned
 from workers.cli.common import Call, shared
 
 if TYPE_CHECKING:
@@ -123,8 +124,10 @@ def look(sessions: Sessions, session_id: str) -> Listed | None:
 def window_of(session: ClientSession, view: SessionView, window: WindowFact | None = None) -> Budgets | None:
     """The window's figures as the session has them now; None if its agent's description gives none."""
 
+    agent = session.agent
+    known = learned(window or agent.window, view.window, agent.origin)
     try:
-        return session.agent.session_budgets(session.agent.own_counter, view.calibration, window)
+        return agent.session_budgets(agent.own_counter, view.calibration, known)
     except SessionError:
         return None
 
