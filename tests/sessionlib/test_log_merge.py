@@ -135,18 +135,22 @@ def test_a_fresh_record_is_taken_up_to_half_of_the_budget() -> None:
     assert methods == [(Method.NORMAL,), (Method.EXTRACTIVE,)]
 
 
+def rewrites_of_the_oldest(conversation: Conversation) -> int:
+    """How often the oldest text was written anew in 400 rotations, at most."""
+    number = 0
+    while len(conversation.outcomes) < 400:
+        conversation.say([message(500, f"m{number}")])
+        number += 1
+    return max(int(outcome.figures()["rewrite_count"]) for outcome in conversation.outcomes)
+
+
 @pytest.mark.parametrize("share", [0.34, 0.42, 0.49])
 @pytest.mark.parametrize("kept", [0.5, 0.6])
 def test_large_fresh_records_rewrite_the_oldest_text_rarely(share: float, kept: float) -> None:
     """Fresh records between a third and a half of the budget keep to the logarithm too, over 400 rotations."""
     fresh = words(int(BUDGETS.record_tokens * share) - 27)
     conversation = Conversation(POLICY, BUDGETS, lambda request: keeping(kept)(request) if request.tier > 1 else fresh)
-    number = 0
-    while len(conversation.outcomes) < 400:
-        conversation.say([message(500, f"m{number}")])
-        number += 1
-    rewrites = max(outcome.figures()["rewrite_count"] for outcome in conversation.outcomes)
-    assert rewrites <= 2 * math.log2(400) + 4
+    assert rewrites_of_the_oldest(conversation) <= 2 * math.log2(400) + 4
 
 
 def test_the_last_two_rounds_stay_where_they_fit() -> None:
@@ -287,12 +291,7 @@ def test_merges_at_six_tenths_rewrite_the_oldest_text_rarely_too() -> None:
     conversation = Conversation(
         POLICY, BUDGETS, lambda request: keeping(0.6)(request) if request.tier > 1 else "x" * 600
     )
-    number = 0
-    while len(conversation.outcomes) < 400:
-        conversation.say([message(500, f"m{number}")])
-        number += 1
-    rewrites = max(outcome.figures()["rewrite_count"] for outcome in conversation.outcomes)
-    assert rewrites <= 2 * math.log2(400) + 4
+    assert rewrites_of_the_oldest(conversation) <= 2 * math.log2(400) + 4
 
 
 def test_the_front_of_the_prompt_rarely_changes() -> None:

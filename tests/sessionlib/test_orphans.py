@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -248,12 +249,13 @@ def test_a_disposal_that_fails_keeps_no_orphan_from_being_let_go_of(
         assert len(away.handles) == 3
 
 
-def test_a_reply_that_comes_after_its_turn_was_cancelled_is_let_go_of() -> None:
-    """While the model was still thinking: nobody saves what it says, and what it continues goes on."""
+def let_go_after(meanwhile: Callable[[Stage], object]) -> ScriptedProvider:
+    """The provider of a session, its orphans let go of: *meanwhile* happens while the model thinks about the second
+    turn, whose reply comes too late."""
 
     def think(request: ModelRequest) -> str:
         if request.turn_id == "t2":
-            stage.store.cancel(SESSION, "t2")
+            meanwhile(stage)
         return "said"
 
     provider = ScriptedProvider(think, shape=Shape.HELD)
@@ -261,20 +263,15 @@ def test_a_reply_that_comes_after_its_turn_was_cancelled_is_let_go_of() -> None:
     stage.run("t1")
     assert stage.run("t2") == "lost"
     let_go(stage)
+    return provider
+
+
+def test_a_reply_that_comes_after_its_turn_was_cancelled_is_let_go_of() -> None:
+    """Nobody saves what it says, and what it continues goes on."""
+    provider = let_go_after(lambda stage: stage.store.cancel(SESSION, "t2"))
     assert (provider.disposed, provider.handles) == (("handle-2",), ("handle-1",))
 
 
 def test_a_reply_that_comes_after_its_session_was_purged_is_let_go_of() -> None:
     """With what the session held before."""
-
-    def think(request: ModelRequest) -> str:
-        if request.turn_id == "t2":
-            purge(stage)
-        return "said"
-
-    provider = ScriptedProvider(think, shape=Shape.HELD)
-    stage = Stage(agent(), provider)
-    stage.run("t1")
-    assert stage.run("t2") == "lost"
-    let_go(stage)
-    assert provider.handles == ()
+    assert let_go_after(purge).handles == ()
